@@ -1,0 +1,1 @@
+"""The wireless cell: where devices stand, what their channels are, and what time and energy a round costs."""
