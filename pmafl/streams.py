@@ -1,8 +1,8 @@
 """Named, independent random streams of one seed.
 
 A stream is addressed by name and index instead of being advanced: round 7's fading is
-``stream(seed, "fading", 7)`` whoever asks, in whatever order, before or after a resume. Changing the policy or
-the algorithm therefore cannot change the channels or the data split, and a checkpoint holds no random state.
+``stream(seed, "fading", 7)`` whoever asks, in whatever order, before or after a resume. Changing the policy
+or the algorithm therefore cannot change the channels or the data split, and no random state is ever saved.
 """
 
 import zlib

@@ -1,0 +1,20 @@
+"""The commands of the program, one a file. Heavy imports stand inside the functions: help must be fast."""
+
+from typing import Annotated, Any
+
+import typer
+
+from pmafl.settings import parse_assignment
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="[PRESET|FILE]", help="mnist, cifar10, a TOML file, a run directory, or - .")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be given many times."),
+]
+
+
+def assignments(texts: list[str] | None) -> dict[str, Any]:
+    """Overrides by dotted key from the ``--set`` options."""
+    return dict(parse_assignment(text) for text in texts or [])

@@ -1,0 +1,5 @@
+"""`python -m pmafl` is the `pmafl` program."""
+
+from pmafl.cli import main
+
+main()

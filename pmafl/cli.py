@@ -1,0 +1,55 @@
+"""The command line: registers the commands and turns errors into one line and an exit code.
+
+Exit codes: 0 done, 1 the problem has no answer, 2 bad input, 130 interrupted.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pmafl import __version__
+from pmafl.commands.settings import settings
+from pmafl.errors import InputError, NoAnswer
+
+app = typer.Typer(
+    help="Federated learning over a wireless cell with battery-powered devices.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (settings,):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pmafl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the `pmafl` program."""
+    try:
+        app()
+    except InputError as error:
+        sys.exit(_complain(error, 2))
+    except NoAnswer as error:
+        sys.exit(_complain(error, 1))
+    except KeyboardInterrupt:
+        sys.exit(_complain("interrupted", 130))
+
+
+def _complain(message: object, code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code

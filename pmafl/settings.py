@@ -1,0 +1,449 @@
+"""Everything a user can set, as one frozen, validated tree with units in the names.
+
+Settings start from a preset or a TOML file (`extends = "mnist"` builds on another one) and take overrides
+such as ``cell.bandwidth_hz=2e7``. Whatever is wrong with them becomes one `InputError` line that names the
+key, the value and what is allowed. Names that other rooms register (policies, algorithms) are checked there.
+"""
+
+import difflib
+import math
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+
+from pmafl.errors import InputError
+
+PRESETS = ("mnist", "cifar10")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Distribution(Section):
+    """A spread over devices: ``uniform`` and ``loguniform`` between low and high, or ``choice`` of values."""
+
+    distribution: Literal["uniform", "loguniform", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    values: tuple[float, ...] = ()
+
+
+Spread = float | tuple[float, ...] | Distribution
+SPREAD_FORMS = (
+    'a number, a list with one number a device, {distribution = "uniform" or "loguniform", low, high} '
+    'or {distribution = "choice", values = [...]}'
+)
+
+
+def _number(value: Any, allowed: str = SPREAD_FORMS) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be {allowed}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError("must be finite")
+    return number
+
+
+def bounds(spread: Spread) -> tuple[float, float]:
+    """The smallest and the largest value that a spread can take."""
+    if isinstance(spread, Distribution):
+        return (min(spread.values), max(spread.values)) if spread.values else (spread.low, spread.high)
+    return (min(spread), max(spread)) if isinstance(spread, tuple) else (spread, spread)
+
+
+def _distribution(table: Mapping[str, Any]) -> Distribution:
+    kind = table.get("distribution")
+    needed = {"uniform": {"low", "high"}, "loguniform": {"low", "high"}, "choice": {"values"}}.get(str(kind))
+    if needed is None or set(table) != needed | {"distribution"}:
+        raise ValueError(f"must be {SPREAD_FORMS}")
+    if kind == "choice":
+        if not isinstance(table["values"], list | tuple) or not table["values"]:
+            raise ValueError("needs a list of values with at least one number")
+        return Distribution(distribution="choice", values=tuple(_number(v) for v in table["values"]))
+    low, high = _number(table["low"]), _number(table["high"])
+    if low > high:
+        raise ValueError(f"needs low <= high, but low is {low} and high is {high}")
+    return Distribution(distribution=kind, low=low, high=high)  # type: ignore[arg-type]
+
+
+def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] = ()) -> PlainValidator:
+    """Validate a spread whose values are positive, and at least `at_least`."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str):
+            if value in words:
+                return value
+            raise ValueError("must be " + "".join(f'"{word}", ' for word in words) + SPREAD_FORMS)
+        if isinstance(value, Distribution):
+            value = value.model_dump(exclude_defaults=True)
+        if isinstance(value, Mapping):
+            spread: Spread = _distribution(value)
+        elif isinstance(value, list | tuple):
+            if not value:
+                raise ValueError("is an empty list; it needs one number a device")
+            spread = tuple(_number(v) for v in value)
+        else:
+            spread = _number(value)
+        lowest, _ = bounds(spread)
+        if lowest <= 0 or lowest < at_least:
+            raise ValueError(
+                f"must be {'at least ' + format(at_least, 'g') if at_least else 'greater than 0'}"
+            )
+        if whole and not isinstance(spread, Distribution):
+            values = spread if isinstance(spread, tuple) else (spread,)
+            if any(v != int(v) for v in values):
+                raise ValueError("must be whole numbers")
+        return spread
+
+    return PlainValidator(check)
+
+
+PositiveSpread = Annotated[Spread, _spread()]
+SampleSpread = Annotated[Spread | Literal["equal"], _spread(at_least=1, whole=True, words=("equal",))]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class CellSettings(Section):
+    """The radio cell and the round's deadline."""
+
+    bandwidth_hz: Positive = Field(description="uplink band shared by the scheduled devices")
+    noise_dbm_per_hz: float = Field(ge=-250, le=100, description="noise power density")
+    deadline_s: Positive = Field(description="time of a round for computing and uploading")
+    side_m: Positive = Field(
+        description="side of the square in which devices are placed, server in the centre"
+    )
+    min_distance_m: Positive = Field(description="no device stands closer to the server")
+    reference_gain_db: float = Field(
+        ge=-200, le=50, description="channel power gain at the reference distance"
+    )
+    reference_distance_m: Positive = Field(description="distance at which the reference gain holds")
+    path_loss_exponent: float = Field(ge=0, le=10, description="gain falls with distance to this power")
+    fading: Literal["exponential", "none"] = Field(
+        default="exponential", description='"exponential" (mean 1, new every round) or "none"'
+    )
+    gain_trace: str = Field(
+        default="", description="file with channel gains, rounds x devices (.npy or CSV); replaces the model"
+    )
+
+    @model_validator(mode="after")
+    def _devices_fit_in_the_cell(self) -> "CellSettings":
+        if self.min_distance_m > self.side_m / 2:
+            raise ValueError(
+                f"min_distance_m = {self.min_distance_m:g} must be at most half of side_m = {self.side_m:g}"
+            )
+        return self
+
+
+class FleetSettings(Section):
+    """The devices. Every quantity is a number for all, a list, or a distribution."""
+
+    devices: int = Field(ge=1, le=10_000_000, description="number of devices K")
+    samples: SampleSpread = Field(description='training samples a device; "equal" divides the data set')
+    cycles_per_operation: PositiveSpread = Field(description="CPU cycles for one multiply-add")
+    max_frequency_hz: PositiveSpread = Field(description="fastest CPU clock")
+    max_power_w: PositiveSpread = Field(description="largest transmit power")
+    budget_j: PositiveSpread = Field(description="long-term energy budget a round")
+    energy_coefficient: Positive = Field(description="kappa of the CPU energy kappa * cycles * f^2")
+
+    @model_validator(mode="after")
+    def _lists_have_one_value_a_device(self) -> "FleetSettings":
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.devices:
+                raise ValueError(f"{name} lists {len(value)} values, but devices = {self.devices}")
+        return self
+
+
+class DataSettings(Section):
+    """The data set and how it is split over the devices."""
+
+    dataset: str = Field(
+        min_length=1,
+        description='"mnist", "fashion-mnist", "cifar10", a .npz file, or "package.module:callable"',
+    )
+    directory: str = Field(
+        default="", description="where the files are; empty: the cache, filled when needed"
+    )
+    partition: Literal["shards", "iid", "dirichlet"] = Field(description='"shards", "iid" or "dirichlet"')
+    shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class a device")
+    dirichlet_alpha: Positive = Field(default=0.5, description="for dirichlet: small is uneven, large is IID")
+    test_split: Literal["all", "proportional"] = Field(
+        default="all",
+        description='a device is tested on "all" test samples of its classes, or "proportional"',
+    )
+    inputs: Literal["standardised", "unit"] = Field(
+        default="standardised", description='"standardised" (mean 0, deviation 1) or "unit" (0 to 1)'
+    )
+
+
+def _operations(value: Any) -> float | str:
+    if isinstance(value, str) and value == "count":
+        return value
+    if (number := _number(value, '"count" or a number')) <= 0:
+        raise ValueError('must be "count" or a number greater than 0')
+    return number
+
+
+class LearningSettings(Section):
+    """The model, its split and the training on a device."""
+
+    algorithm: str = Field(
+        min_length=1,
+        description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
+    )
+    model: str = Field(min_length=1, description='"mlp", "cnn", or "package.module:callable"')
+    shared_layers: int = Field(
+        ge=0, description="layers that are uploaded and aggregated, counted from below"
+    )
+    shared_prefix: str = Field(
+        default="", description="instead of a number of layers: parameters with this name prefix are shared"
+    )
+    operations_per_sample: Annotated[float | Literal["count"], PlainValidator(_operations)] = Field(
+        default="count", description='multiply-adds a sample and iteration; "count" takes the model\'s'
+    )
+    extractor_rate: Positive = Field(description="learning rate of the shared part")
+    predictor_rate: Positive = Field(description="learning rate of the personal part")
+    momentum: float = Field(ge=0, lt=1, description="momentum, with a fresh buffer every round")
+    iterations: int = Field(ge=1, le=10_000, description="local iterations a round, each over all samples")
+    batch_size: int = Field(
+        default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
+    )
+    proximal_weight: NonNegative = Field(default=0.1, description="for fedprox: 0 gives FedAvg")
+    fedrep_work: Literal["double", "equal"] = Field(
+        default="double",
+        description='for fedrep: head then extractor, "double" iterations or the "equal" number',
+    )
+    upload_bits_per_parameter: Literal[8, 16, 32] = Field(
+        default=16, description="uploads are rounded to this"
+    )
+    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of local training")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="where training runs")
+
+
+class PolicySettings(Section):
+    """How devices are scheduled and how their energy is kept within budget."""
+
+    name: str = Field(min_length=1, description='a scheduling policy by name, or "package.module:policy"')
+    tradeoff: NonNegative = Field(description="V: weight of scheduled samples against queue-weighted energy")
+    queue_start_j: NonNegative = Field(default=0.0, description="start value of every queue; 0 is the paper")
+    hard_budget: bool = Field(
+        default=False, description="true: no device ever spends more than its whole budget"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="the policy's own options")
+
+
+class RunSettings(Section):
+    """How long, from which seed, and which side of the system runs."""
+
+    rounds: int = Field(ge=1, le=10_000_000, description="communication rounds")
+    seed: int = Field(ge=0, lt=2**63, description="the one seed of all random streams")
+    learning: Literal["full", "none"] = Field(default="full", description='"none": the wireless side alone')
+    wireless: Literal["full", "none"] = Field(
+        default="full", description='"none": no limits on band, deadline or energy (learning alone)'
+    )
+    evaluate_every: int = Field(default=1, ge=1, description="rounds between evaluations")
+    checkpoint_every: int = Field(default=10, ge=1, description="rounds between checkpoints")
+
+    @model_validator(mode="after")
+    def _something_runs(self) -> "RunSettings":
+        if self.learning == "none" and self.wireless == "none":
+            raise ValueError('learning and wireless are both "none": nothing would run')
+        return self
+
+
+class Settings(Section):
+    """A complete run. `load` makes one from a preset, a file and overrides."""
+
+    cell: CellSettings
+    fleet: FleetSettings
+    data: DataSettings
+    learning: LearningSettings
+    policy: PolicySettings
+    run: RunSettings
+
+    @model_validator(mode="after")
+    def _some_device_can_compute_in_time(self) -> "Settings":
+        operations, samples = self.learning.operations_per_sample, self.fleet.samples
+        if self.run.wireless == "none" or operations == "count" or samples == "equal":
+            return self  # known only with the model and the data; the fleet checks it then
+        work = self.learning.iterations * bounds(samples)[0] * bounds(self.fleet.cycles_per_operation)[0]
+        fastest_s = float(operations) * work / bounds(self.fleet.max_frequency_hz)[1]
+        if fastest_s >= self.cell.deadline_s:
+            raise ValueError(
+                f"cell.deadline_s = {self.cell.deadline_s:g} is not longer than the fastest device's compute "
+                f"time of {fastest_s:.4g} s: raise it, or lower fleet.samples or learning.iterations"
+            )
+        return self
+
+    def to_toml(self) -> str:
+        """The complete settings as TOML with a comment a key; `parse` reads it back unchanged."""
+        lines = []
+        for section_name in type(self).model_fields:
+            section: Section = getattr(self, section_name)
+            lines.append(f"[{section_name}]")
+            for key, field in type(section).model_fields.items():
+                lines += [f"# {field.description}", f"{key} = {_toml_value(getattr(section, key))}"]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    """One TOML value on one line (tomli_w breaks lists over lines and tables into sections)."""
+    if isinstance(value, Distribution):
+        value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
+
+
+def _toml_key(key: str) -> str:
+    return tomli_w.dumps({key: 0}).rsplit(" = ", 1)[0]
+
+
+def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from a preset's name, a TOML file or ``-`` (standard input), then overrides by dotted key.
+
+    >>> load("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
+    20000000.0
+    """
+    return build(_with_overrides(_read(str(source), ()), overrides or {}))
+
+
+def parse(text: str, where: str = "settings") -> Settings:
+    """Settings from TOML text, as `Settings.to_toml` writes it."""
+    return build(_resolve(_parse_toml(text, where), where, Path(), ()))
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """``key=value`` of the command line, the value as TOML or else as a plain string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {text!r}: must be KEY=VALUE, for example cell.bandwidth_hz=2e7")
+    try:
+        return key.strip(), tomllib.loads(f"x = {value}")["x"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return key.strip(), value.strip()
+
+
+def build(tree: Mapping[str, Any]) -> Settings:
+    """Validate a tree of plain values; one clear line if it is wrong."""
+    try:
+        return Settings.model_validate(_frozen_lists(tree))
+    except ValidationError as error:
+        raise InputError(_first_line(error)) from None
+    except RecursionError:
+        raise InputError("the settings are nested too deeply; they are sections of plain values") from None
+
+
+def _frozen_lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _frozen_lists(item) for key, item in value.items()}
+    return tuple(_frozen_lists(item) for item in value) if isinstance(value, list) else value
+
+
+def _read(source: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    if source in PRESETS:
+        text = resources.files("pmafl").joinpath("presets", f"{source}.toml").read_text(encoding="utf-8")
+        return _resolve(_parse_toml(text, source), source, Path(), seen)
+    if source == "-":
+        return _resolve(_parse_toml(sys.stdin.read(), "standard input"), "standard input", Path(), seen)
+    path = Path(source)
+    if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
+        path = path / "settings.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise InputError(
+            f"{source!r} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
+        ) from None
+    return _resolve(_parse_toml(text, source), source, path.parent, seen)
+
+
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: not valid TOML: {error}") from None
+
+
+def _resolve(tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    """Lay a tree over what it extends. Keys of a section replace each other whole."""
+    base = tree.pop("extends", None)
+    if base is None:
+        return tree
+    if not isinstance(base, str):
+        raise InputError(f"{where}: extends = {base!r} must be a preset's name or a file")
+    if base not in PRESETS:
+        base = str((folder / base).resolve())
+    if base in seen:
+        raise InputError(f"{where}: extends goes round in a circle: {' -> '.join((*seen, base))}")
+    merged = _read(base, (*seen, base))
+    for name, section in tree.items():
+        both_tables = isinstance(section, dict) and isinstance(merged.get(name), dict)
+        merged[name] = {**merged[name], **section} if both_tables else section
+    return merged
+
+
+def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in overrides.items():
+        *parents, last = key.split(".")
+        table = tree
+        for parent in parents:
+            table = table.setdefault(parent, {})
+            if not isinstance(table, dict):
+                raise InputError(f"{key} is not a setting: {parent} is a value, not a table")
+        table[last] = value
+    return tree
+
+
+def _first_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{key} is not a setting{_did_you_mean(key)}"
+    if first["type"] == "missing":
+        return f'{key} is missing: add it, or start from a preset with extends = "mnist"'
+    rule = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if first["type"] == "model_type":
+        rule = "must be a table of settings"
+    elif first["type"] == "float_type":
+        rule = f"must be a number{_unit(key)}"
+    if isinstance(first["input"], Mapping) and first["type"] == "value_error" and key.count(".") < 1:
+        return f"{key}: {rule}" if key else rule  # a rule over several keys names them itself
+    return f"{key} = {_shorten(first['input'])}: {rule}"
+
+
+UNITS = {"hz": "hertz", "s": "seconds", "m": "metres", "w": "watts", "j": "joules", "db": "decibels"}
+
+
+def _unit(key: str) -> str:
+    unit = UNITS.get(key.rpartition("_")[2])
+    return f" in {unit}" if unit else ""
+
+
+def _did_you_mean(key: str) -> str:
+    sections: dict[str, Any] = {name: field.annotation for name, field in Settings.model_fields.items()}
+    known = [f"{name}.{inner}" for name, section in sections.items() for inner in section.model_fields]
+    near = difflib.get_close_matches(key, [*known, *sections], n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]}?"
+    inside = [name for name in known if name.startswith(key.split(".")[0] + ".")] or list(sections)
+    return f"; there are {', '.join(inside)}"
+
+
+def _shorten(value: Any, length: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,74 @@
+"""Where devices stand and what their channels are: placement, path loss, fading, or a user's trace.
+
+The paper's channel model, Section V-A. Randomness comes in as generators, so that placement and the fading of
+each round are streams of their own.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmafl.errors import InputError
+from pmafl.settings import CellSettings
+
+Array = NDArray[np.float64]
+
+
+def noise_w_per_hz(noise_dbm_per_hz: float) -> float:
+    r"""Noise power density in W/Hz: :math:`N_0 = 10^{(\mathrm{dBm} - 30)/10}`."""
+    return float(10.0 ** ((noise_dbm_per_hz - 30.0) / 10.0))
+
+
+def place(cell: CellSettings, devices: int, rng: np.random.Generator) -> Array:
+    """Distances to the server in metres: uniform in the square, redrawn inside the smallest distance."""
+    half_side_m = cell.side_m / 2
+    distance_m = np.zeros(devices)
+    while (close := distance_m < cell.min_distance_m).any():
+        x, y = rng.uniform(-half_side_m, half_side_m, (2, int(close.sum())))
+        distance_m[close] = np.hypot(x, y)
+    return distance_m
+
+
+def path_gain(cell: CellSettings, distance_m: Array) -> Array:
+    r"""Mean channel power gain: :math:`h_0 (d_0 / d)^v`."""
+    reference_gain = 10.0 ** (cell.reference_gain_db / 10.0)
+    gain: Array = reference_gain * (cell.reference_distance_m / distance_m) ** cell.path_loss_exponent
+    return gain
+
+
+def fade(cell: CellSettings, devices: int, rng: np.random.Generator) -> Array:
+    """Power gain of small-scale fading in one round, mean 1."""
+    if cell.fading == "none":
+        return np.ones(devices)
+    return rng.standard_exponential(devices)
+
+
+def load_trace(path: str, rounds: int, devices: int) -> Array:
+    """Channel power gains by round and device from a user's ``.npy`` or CSV file, shape (rounds, devices)."""
+    where = f"cell.gain_trace = {path!r}"
+    try:
+        if Path(path).suffix == ".npy":
+            trace = np.load(path, allow_pickle=False)
+        else:
+            trace = np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.float64)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, EOFError) as error:
+        raise InputError(
+            f"{where}: not a .npy or CSV file of numbers ({str(error).splitlines()[0]})"
+        ) from None
+    if trace.dtype.kind not in "fiu" or trace.ndim != 2 or trace.shape[1] != devices:
+        raise InputError(
+            f"{where}: holds {trace.dtype} of shape {trace.shape}; needs (rounds, {devices}) numbers"
+        )
+    if trace.shape[0] < rounds:
+        raise InputError(f"{where}: holds {trace.shape[0]} rounds, but run.rounds = {rounds}")
+    gains: Array = trace[:rounds].astype(np.float64)
+    wrong = ~(np.isfinite(gains) & (gains > 0))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{where}: gain {gains[row, column]} in round {row}, device {column}; must be greater than 0"
+        )
+    return gains
