@@ -2,5 +2,6 @@
 
 from pmafl.data.dataset import Dataset, load
 from pmafl.data.known import KNOWN, Known
+from pmafl.data.partition import Partition, split
 
-__all__ = ["KNOWN", "Dataset", "Known", "load"]
+__all__ = ["KNOWN", "Dataset", "Known", "Partition", "load", "split"]

