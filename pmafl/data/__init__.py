@@ -1,7 +1,8 @@
 """Where data comes from and how it is split over devices. Numpy only; nothing here imports torch."""
 
-from pmafl.data.dataset import Dataset, load
+from pmafl.data.dataset import Dataset
 from pmafl.data.known import KNOWN, Known
+from pmafl.data.loading import load
 from pmafl.data.partition import Partition, split
 
 __all__ = ["KNOWN", "Dataset", "Known", "Partition", "load", "split"]

@@ -1,4 +1,4 @@
-"""A data set in memory, and `load`, which finds or fetches one by name.
+"""A data set in memory.
 
 Arrays are kept as they are stored (bytes for images), once for all devices; `scaled` makes network inputs of
 any slice. Which device holds which samples is `partition`'s business.
@@ -9,11 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from pmafl.data.fetch import files_of
-from pmafl.data.formats import read_cifar, read_idx
-from pmafl.data.known import KNOWN, Known
-from pmafl.errors import InputError
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -41,6 +36,10 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         return self.x_train.shape[1:]
 
+    def labels(self) -> tuple[IntArray, IntArray]:
+        """Training and test labels."""
+        return self.y_train, self.y_test
+
     @property
     def train_samples(self) -> int:
         return len(self.y_train)
@@ -59,32 +58,3 @@ class Dataset:
             result -= self.mean.reshape(along_channels)
             result /= self.std.reshape(along_channels)
         return result
-
-
-def load(name: str, directory: str = "") -> Dataset:
-    """A data set: "mnist", "fashion-mnist", "cifar10", a .npz file or "package.module:callable"."""
-    if name in KNOWN:
-        return _load_known(KNOWN[name], directory)
-    raise InputError(f"{name}")
-
-
-def _load_known(known: Known, directory: str) -> Dataset:
-    files, source = files_of(known, directory)
-    if known.kind == "cifar":
-        *train, test = (files[name] for name in known.md5)
-        (x_train, y_train), (x_test, y_test) = read_cifar(train), read_cifar([test])
-    else:
-        x_train, y_train, x_test, y_test = (read_idx(files[name]) for name in known.md5)
-        x_train, x_test = x_train[:, None], x_test[:, None]
-    return Dataset(
-        name=known.name,
-        x_train=x_train,
-        y_train=y_train.astype(np.int64),
-        x_test=x_test,
-        y_test=y_test.astype(np.int64),
-        classes=known.classes,
-        mean=np.array(known.mean, np.float32),
-        std=np.array(known.std, np.float32),
-        class_names=known.class_names,
-        source=source,
-    )

@@ -32,30 +32,35 @@ def assert_disjoint(parts, samples):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_papers_shards_deal_out_every_sample_and_at_most_two_classes_a_device(name):
-    train_labels, _ = KNOWN[name].labels()
-    parts = shards(train_labels, 100, rng())
-    assert_disjoint(parts, len(train_labels))
-    assert sum(map(len, parts)) == KNOWN[name].train_samples
-    counts = class_counts(train_labels, parts, 10)
-    assert (np.count_nonzero(counts, axis=1) <= 2).all()
+    train_labels, test_labels = KNOWN[name].labels()
+    result = split(train_labels, test_labels, 100, rng())
+    assert_disjoint(result.train, len(train_labels))
+    assert result.sizes.sum() == KNOWN[name].train_samples
+    counts = class_counts(train_labels, result.train, 10)
     assert {1, 2} == set(np.count_nonzero(counts, axis=1))
 
 
+def test_a_class_is_cut_into_equal_shards():
+    counts = shards(np.bincount(TRAIN), 20, rng(), shards_per_device=1)
+    assert (np.count_nonzero(counts, axis=0) == 4).all()
+    for of_devices in counts.T:
+        assert np.ptp(of_devices[of_devices > 0]) <= 1
+
+
 def test_the_papers_shards_of_cifar10_are_250_samples_so_every_device_holds_500():
-    parts = shards(KNOWN["cifar10"].labels()[0], 100, rng())
-    assert {len(part) for part in parts} == {500}
+    assert set(split(*KNOWN["cifar10"].labels(), 100, rng()).sizes) == {500}
 
 
 @pytest.mark.parametrize(("devices", "multiple"), [(7, 5), (101, 5), (1, 5)])
 def test_shards_that_do_not_divide_over_the_classes_name_the_numbers_that_do(devices, multiple):
     with pytest.raises(InputError, match=f"multiple of {multiple}"):
-        shards(KNOWN["mnist"].labels()[0], devices, rng())
-    assert len(shards(KNOWN["mnist"].labels()[0], multiple, rng())) == multiple
+        split(*KNOWN["mnist"].labels(), devices, rng())
+    assert len(split(*KNOWN["mnist"].labels(), multiple, rng()).train) == multiple
 
 
 def test_more_shards_than_samples_in_a_class_is_refused():
     with pytest.raises(InputError, match="smallest class has only 40"):
-        shards(TRAIN, 250, rng())
+        split(TRAIN, TEST, 250, rng())
 
 
 @pytest.mark.parametrize("kind", KINDS)
