@@ -1,4 +1,8 @@
-"""Round problems for the tests of the physics, the allocators and the policies."""
+"""Round problems for the wireless side, and a small learning problem that needs no download."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import pytest
@@ -37,3 +41,28 @@ def make_problem():
         return RoundProblem(**values)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory):
+    """240 noisy 8 x 8 images of four classes."""
+    rng = np.random.default_rng(0)
+    prototypes = rng.integers(0, 256, (4, 1, 8, 8))
+    y = np.repeat(np.arange(4), 60)
+    x = np.clip(prototypes[y] + rng.normal(0, 40, (240, 1, 8, 8)), 0, 255).astype(np.uint8)
+    order = rng.permutation(240)
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    np.savez(path, x=x[order[:160]], y=y[order[:160]], x_test=x[order[160:]], y_test=y[order[160:]])
+    return path
+
+
+@pytest.fixture
+def tiny(tiny_data):
+    """Overrides of the mnist preset for the small problem."""
+    return {
+        "data.dataset": str(tiny_data),
+        "data.partition": "iid",
+        "fleet.devices": 6,
+        "learning.operations_per_sample": "count",
+        "run.rounds": 5,
+    }

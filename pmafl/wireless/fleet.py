@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmafl.errors import InputError
 from pmafl.settings import Distribution, FleetSettings, Spread
 
 Array = NDArray[np.float64]
@@ -51,21 +50,11 @@ def draw(spread: Spread, devices: int, rng: np.random.Generator) -> Array:
     return rng.uniform(spread.low, spread.high, devices)
 
 
-def draw_samples(
-    spread: Spread | str, devices: int, available: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Whole numbers of training samples a device, at most `available` in all."""
-    if isinstance(spread, str):  # "equal"
-        if devices > available:
-            raise InputError(f"fleet.devices = {devices}: the data set has only {available} training samples")
-        return np.full(devices, available // devices, dtype=np.int64)
-    samples = np.maximum(np.rint(draw(spread, devices, rng)), 1).astype(np.int64)
-    if samples.sum() > available:
-        raise InputError(
-            f"fleet.samples: {devices} devices ask for {samples.sum()} training samples in all, but the data "
-            f'set has {available}; lower fleet.samples or fleet.devices, or set fleet.samples to "equal"'
-        )
-    return samples
+def draw_samples(spread: Spread | str, devices: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    """Whole numbers of training samples a device, or None for "equal": what dividing the data set gives."""
+    if isinstance(spread, str):
+        return None
+    return np.maximum(np.rint(draw(spread, devices, rng)), 1).astype(np.int64)
 
 
 def build_fleet(

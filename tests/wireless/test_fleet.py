@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from pmafl.errors import InputError
 from pmafl.settings import Distribution, load
 from pmafl.wireless.fleet import build_fleet, draw, draw_samples
 
@@ -28,16 +27,12 @@ def test_distributions_fill_their_range():
     assert set(choice) == {1.0, 5.0}
 
 
-def test_equal_samples_divide_the_data_set():
-    assert np.array_equal(draw_samples("equal", 100, 60_000, rng()), np.full(100, 600))
-    assert np.array_equal(draw_samples("equal", 7, 100, rng()), np.full(7, 14))
-
-
-def test_more_samples_than_there_are_is_refused():
-    with pytest.raises(InputError, match=r'ask for 1200 training samples.*set has 1000.*"equal"'):
-        draw_samples(600.0, 2, 1000, rng())
-    with pytest.raises(InputError, match="only 5 training samples"):
-        draw_samples("equal", 6, 5, rng())
+def test_samples_are_whole_and_equal_is_left_to_the_data_set():
+    spread = Distribution(distribution="uniform", low=1.0, high=9.0)
+    samples = draw_samples(spread, 1000, rng())
+    assert samples.dtype == np.int64
+    assert (samples.min(), samples.max()) == (1, 9)
+    assert draw_samples("equal", 100, rng()) is None
 
 
 def test_changing_one_quantity_leaves_the_others_alone():
