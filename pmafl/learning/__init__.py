@@ -1,0 +1,1 @@
+"""Models and their split, local training, federated algorithms, evaluation."""

@@ -1,0 +1,12 @@
+"""Partial model aggregation, the paper's method (equations 4 to 6).
+
+Devices train the whole model, upload the feature extractor u and keep their predictor v.
+"""
+
+from pmafl.learning.algorithms.base import Algorithm, joint_training
+from pmafl.settings import LearningSettings
+
+
+def pma(learning: LearningSettings) -> Algorithm:
+    """Sharing all layers gives FedAvg, sharing none gives local training."""
+    return Algorithm("split", learning.iterations, joint_training(learning))

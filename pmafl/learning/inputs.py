@@ -1,0 +1,42 @@
+"""Stored samples as tensors: rows of a data set, scaled, in the memory layout the model runs fastest in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pmafl.learning.engine import Samples
+
+Index = NDArray[np.int64]
+
+
+class Inputs:
+    """One part of a data set (training or test) that hands out rows as tensors.
+
+    Samples stay as they are stored until asked for, so K devices need no K copies. `scale` turns stored
+    values into network inputs.
+    """
+
+    def __init__(
+        self,
+        x: NDArray[Any],
+        y: NDArray[np.int64],
+        scale: Callable[[NDArray[Any]], NDArray[np.float32]],
+        channels_last: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._x, self._scale = x, scale
+        self._channels_last, self._device = channels_last, device
+        self.y = torch.tensor(y, device=device)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def rows(self, index: Index) -> Samples:
+        """The samples at `index`, ready for the model."""
+        x = torch.from_numpy(self._scale(self._x[index])).to(self._device)
+        if self._channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return Samples(x, self.y[torch.from_numpy(index).to(self._device)])

@@ -1,0 +1,66 @@
+"""What a round costs a device: bits to upload (Q), operations per sample (G), iterations to charge (tau).
+
+All three follow from the model, its split and the algorithm, so energy and learning always agree. For the
+paper's own networks nothing here needs torch.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from pmafl.learning.algorithms import Algorithm, find_algorithm
+from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
+from pmafl.settings import LearningSettings
+
+BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The costs of one device's round; the number of its samples comes from the partition."""
+
+    upload_bits: int
+    operations_per_sample: float
+    charged_iterations: int
+
+
+def workload(
+    learning: LearningSettings, input_shape: tuple[int, ...] | None = None, classes: int = 10
+) -> Workload:
+    """The costs under these settings. `input_shape` may be left out for the paper's networks.
+
+    >>> from pmafl.settings import load
+    >>> workload(load("mnist").learning).upload_bits
+    8531968
+    """
+    algorithm = find_algorithm(learning)
+    if learning.model in ARCHITECTURES and not learning.shared_prefix:
+        build = ARCHITECTURES[learning.model]
+        architecture = build() if input_shape is None else build(input_shape, classes)
+        split = shared_parameters(architecture, learning.shared_layers)
+        return charge(learning, algorithm, split, architecture.parameters, architecture.multiply_adds)
+
+    import numpy as np
+
+    from pmafl.learning.model import build_model, count_multiply_adds
+
+    shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
+    model = build_model(learning, shape, classes, np.random.default_rng(0))
+    return charge(learning, algorithm, model.split, model.parameters, count_multiply_adds(model, shape))
+
+
+def charge(
+    learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int, multiply_adds: int
+) -> Workload:
+    """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
+    counted = learning.operations_per_sample == "count"
+    return Workload(
+        upload_bits=upload_bits(algorithm.shared(split, parameters), learning.upload_bits_per_parameter),
+        operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
+        charged_iterations=algorithm.charged_iterations,
+    )
+
+
+def upload_bits(parameters: int, bits_per_parameter: int) -> int:
+    """Size of an upload, the scales of 8-bit uploads included."""
+    scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
+    return parameters * bits_per_parameter + scales

@@ -1,0 +1,103 @@
+"""What one algorithm becomes at the edge of its parameters is another: to the bit."""
+
+import pytest
+import torch
+
+from pmafl.errors import InputError
+from pmafl.learning.algorithms import ALGORITHMS, find_algorithm, register
+from tests.learning.synthetic import learning, task
+from tests.learning.user_models import one_step
+
+
+def models_after(rounds=3, **changes):
+    """Every device's whole model after some rounds with changing sets of devices."""
+    made = task(**changes)
+    state = made.start()
+    for t in range(rounds):
+        state, _ = made.advance(state, [t % 4, (t + 1) % 4], t)
+    return [torch.cat([state.extractor, state.head(k)]) for k in range(4)]
+
+
+def same(first, second):
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("batch_size", [0, 16])
+def test_fedprox_without_its_term_is_fedavg(batch_size):
+    fedprox = models_after(algorithm="fedprox", proximal_weight=0.0, batch_size=batch_size)
+    assert same(fedprox, models_after(algorithm="fedavg", batch_size=batch_size))
+    assert not same(fedprox, models_after(algorithm="fedprox", proximal_weight=0.5, batch_size=batch_size))
+
+
+@pytest.mark.parametrize(("model", "layers"), [("mlp", 4), ("cnn", 5)])
+@pytest.mark.parametrize("batch_size", [0, 16])
+def test_pma_sharing_all_layers_is_fedavg(model, layers, batch_size):
+    rounds = 3 if model == "mlp" else 2
+    pma = models_after(rounds, model=model, algorithm="pma", shared_layers=layers, batch_size=batch_size)
+    assert same(pma, models_after(rounds, model=model, algorithm="fedavg", batch_size=batch_size))
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+@pytest.mark.parametrize("batch_size", [0, 16])
+def test_pma_sharing_nothing_is_local_training(model, batch_size):
+    rounds = 3 if model == "mlp" else 2
+    pma = models_after(rounds, model=model, algorithm="pma", shared_layers=0, batch_size=batch_size)
+    assert same(pma, models_after(rounds, model=model, algorithm="local", batch_size=batch_size))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_same_seed_gives_the_same_bits(algorithm, precision):
+    changes = {"algorithm": algorithm, "batch_size": 16, "precision": precision}
+    first = models_after(**changes)
+    assert same(first, models_after(**changes))
+    assert not same(first, models_after(seed=4, **changes))
+
+
+def test_dropout_follows_the_seed_too():
+    changes = {"model": "tests.learning.user_models:with_dropout", "shared_layers": 1}
+    first = models_after(**changes)
+    torch.rand(1)
+    assert same(first, models_after(**changes))
+
+
+def test_fedrep_divides_equal_work_with_the_larger_half_for_the_head():
+    calls = []
+
+    class Recorder:
+        def train(self, weights, samples, rng, iterations, part):
+            calls.append((part, iterations))
+            return weights
+
+    find_algorithm(learning(algorithm="fedrep", fedrep_work="equal")).local_update(
+        Recorder(), None, None, None
+    )
+    find_algorithm(learning(algorithm="fedrep", fedrep_work="double")).local_update(
+        Recorder(), None, None, None
+    )
+    assert calls == [("predictor", 3), ("extractor", 2), ("predictor", 5), ("extractor", 5)]
+    with pytest.raises(InputError, match=">= 2"):
+        find_algorithm(learning(algorithm="fedrep", fedrep_work="equal", iterations=1))
+
+
+def test_a_users_algorithm_runs_by_path_and_by_name(monkeypatch):
+    monkeypatch.setattr("pmafl.learning.algorithms.ALGORITHMS", dict(ALGORITHMS))
+    register("one-step", one_step)
+    by_path = models_after(algorithm="tests.learning.user_models:one_step")
+    assert same(by_path, models_after(algorithm="one-step"))
+    assert same(by_path, models_after(algorithm="pma", iterations=1))
+    with pytest.raises(InputError, match="already called 'one-step'"):
+        register("one-step", one_step)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("fedsgd", "must be pma, fedavg, fedprox, fedrep, local"),
+        ("tests.learning.user_models:missing", "has no 'missing'"),
+        ("builtins:repr", "must return an Algorithm, but returned str"),
+    ],
+)
+def test_an_unknown_algorithm_is_refused_in_one_line(name, line):
+    with pytest.raises(InputError, match=line):
+        find_algorithm(learning(algorithm=name))

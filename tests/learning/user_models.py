@@ -1,0 +1,62 @@
+"""Networks and an algorithm as a user would write them, good and bad."""
+
+from torch import Tensor, nn
+
+from pmafl.learning.algorithms import Algorithm
+from pmafl.settings import LearningSettings
+
+
+def nested(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    features = nn.Sequential(nn.Conv2d(input_shape[0], 4, 3, stride=2), nn.GroupNorm(2, 4), nn.ReLU())
+    return nn.Sequential(features, nn.Flatten(), nn.Linear(4 * 13 * 13, 8), nn.ReLU(), nn.Linear(8, classes))
+
+
+def with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, classes))
+
+
+class Branches(nn.Module):
+    """Two paths, so no order of layers; the head is registered first."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(12, classes)
+        self.body_left = nn.Linear(784, 12)
+        self.body_right = nn.Linear(784, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.head(self.body_left(x).relu() * self.body_right(x).sigmoid())
+
+
+def branches(input_shape: tuple[int, ...], classes: int) -> Branches:
+    return Branches(classes)
+
+
+def tied(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layer = nn.Linear(10, 10)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), layer, nn.ReLU(), layer)
+
+
+def batch_norm(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(784, classes))
+
+
+def too_many_classes(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, classes + 1))
+
+
+def wrong_input(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(100, classes))
+
+
+def no_parameters(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.AdaptiveAvgPool1d(classes))
+
+
+def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
+    return "network"
+
+
+def one_step(learning: LearningSettings) -> Algorithm:
+    return Algorithm("split", 1, lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1))
