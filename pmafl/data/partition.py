@@ -17,6 +17,10 @@ from pmafl.errors import InputError
 IntArray = NDArray[np.int64]
 Kind = Literal["shards", "iid", "dirichlet"]
 TestSplit = Literal["all", "proportional"]
+SMALL_SHARE = (
+    1e-9  # lets a device whose Dirichlet draw is one class only take others when that one is used up
+)
+FITTING_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -147,14 +151,18 @@ def iid(class_sizes: IntArray, sizes: IntArray, rng: np.random.Generator) -> Int
 def dirichlet(class_sizes: IntArray, sizes: IntArray, rng: np.random.Generator, alpha: float) -> IntArray:
     """Every device draws class proportions from Dirichlet(alpha, ..., alpha), then its samples by them.
 
-    When a class is used up, a device draws the rest from the others, so that this ends for any number of
-    devices with exactly the requested sizes (as Hsu et al. 2019, arXiv:1909.06335). Where all samples are
-    dealt out, the last devices have to take what is left.
+    Proportions that would ask more of a class than it has are scaled down first, for all devices alike; what
+    a used-up class still owes, a device draws from the others. So this ends for any number of devices, with
+    exactly the requested sizes, and no device is left with the remainders.
     """
     left = class_sizes.copy()
     counts = np.empty((len(sizes), len(left)), dtype=np.int64)
+    proportions = rng.dirichlet(np.full(len(left), alpha), len(sizes)) + SMALL_SHARE
+    for _ in range(FITTING_STEPS):
+        proportions *= np.minimum(1.0, class_sizes / (sizes @ proportions))
+        proportions /= proportions.sum(axis=1, keepdims=True)
     for device, size in enumerate(sizes):
-        counts[device] = _draw(int(size), left, rng.dirichlet(np.full(len(left), alpha)), rng)
+        counts[device] = _draw(int(size), left, proportions[device], rng)
         left -= counts[device]
     return counts
 
@@ -164,8 +172,6 @@ def _draw(size: int, left: IntArray, proportions: NDArray[np.float64], rng: np.r
     counts = np.zeros_like(left)
     while (missing := size - counts.sum()) > 0:
         weights = np.where(left > counts, proportions, 0.0)
-        if not weights.sum() > 0:  # a small alpha puts all its weight on classes that are used up
-            weights = (left - counts).astype(np.float64)
         counts = np.minimum(counts + rng.multinomial(missing, weights / weights.sum()), left)
     return counts
 

@@ -109,6 +109,13 @@ def test_dirichlet_ends_for_any_number_of_devices_and_any_alpha(devices, alpha, 
     assert_disjoint(result.train, len(TRAIN))
 
 
+def test_the_last_devices_of_dirichlet_are_as_mixed_as_the_first():
+    train_labels, test_labels = KNOWN["cifar10"].labels()
+    splits = [split(train_labels, test_labels, 100, rng(seed), partition="dirichlet") for seed in range(5)]
+    largest = np.mean([class_counts(train_labels, s.train, 10).max(axis=1) / 500 for s in splits], axis=0)
+    assert abs(largest[:20].mean() - largest[-20:].mean()) < 0.05
+
+
 def test_a_small_alpha_is_uneven_and_a_large_one_is_even():
     train_labels, test_labels = KNOWN["mnist"].labels()
 
