@@ -5,15 +5,19 @@ turns the extractor it received and its own head into a payload and a new head; 
 by their number of samples (equation 6).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pmafl.learning.algorithms import Algorithm
 from pmafl.learning.engine import Engine, Samples
 from pmafl.learning.quantise import Payload, decode, encode
+
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -32,23 +36,11 @@ class LearningState:
     def head(self, device: int) -> Tensor:
         return self.heads.get(device, self.initial_head)
 
-    def to_tensors(self) -> dict[str, Tensor]:
-        """The state as a few named tensors, for a checkpoint."""
-        devices = sorted(self.heads)
-        heads = [self.heads[k] for k in devices]
-        return {
-            "extractor": self.extractor.cpu(),
-            "initial_head": self.initial_head.cpu(),
-            "head_devices": torch.tensor(devices, dtype=torch.int64),
-            "heads": torch.stack(heads).cpu() if heads else torch.zeros(0, len(self.initial_head)),
-        }
-
-
-def state_from_tensors(tensors: dict[str, Tensor], device: torch.device | str = "cpu") -> LearningState:
-    """The state that `LearningState.to_tensors` described, exactly."""
-    pairs = zip(tensors["head_devices"].tolist(), tensors["heads"], strict=True)
-    heads = {k: head.clone().to(device) for k, head in pairs}
-    return LearningState(tensors["extractor"].to(device), tensors["initial_head"].to(device), heads)
+    def restored(self, extractor: Array, heads: Mapping[int, Array]) -> "LearningState":
+        """This state with the extractor and heads of another, from a checkpoint's arrays."""
+        device = self.extractor.device
+        tensors = {k: torch.from_numpy(head).to(device) for k, head in heads.items()}
+        return LearningState(torch.from_numpy(extractor).to(device), self.initial_head, tensors)
 
 
 def train_device(
