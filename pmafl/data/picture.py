@@ -29,7 +29,7 @@ def draw_partition(
     figure.set_layout_engine("constrained")
     FigureCanvasAgg(figure)
     totals, cells = figure.subplots(2, 1, sharex=True, height_ratios=[1, 3])
-    totals.bar(np.arange(devices), counts.sum(axis=1), width=1.0, color="#0072B2")
+    totals.stairs(counts.sum(axis=1), np.arange(devices + 1) - 0.5, fill=True, color="#0072B2")
     totals.set(ylabel="samples", title=title)
     totals.spines[["top", "right"]].set_visible(False)
     held = np.ma.masked_equal(counts.T, 0)
