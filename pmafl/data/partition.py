@@ -168,11 +168,18 @@ def dirichlet(class_sizes: IntArray, sizes: IntArray, rng: np.random.Generator, 
 
 
 def _draw(size: int, left: IntArray, proportions: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
-    """Draw `size` samples by class, none beyond what is left. Every pass but the last uses up a class."""
+    """`size` samples by class, fractions rounded at random, none beyond what is left.
+
+    Every pass but the last uses up a class.
+    """
     counts = np.zeros_like(left)
     while (missing := size - counts.sum()) > 0:
         weights = np.where(left > counts, proportions, 0.0)
-        counts = np.minimum(counts + rng.multinomial(missing, weights / weights.sum()), left)
+        expected = missing * weights / weights.sum()
+        whole = np.floor(expected).astype(np.int64)
+        fraction = expected - whole + SMALL_SHARE * weights
+        rest = rng.multinomial(missing - whole.sum(), fraction / fraction.sum())
+        counts = np.minimum(counts + whole + rest, left)
     return counts
 
 

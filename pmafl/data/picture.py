@@ -23,23 +23,16 @@ def draw_partition(
     """
     counts = class_counts(train_labels, partition.train, len(class_names))
     devices, classes = counts.shape
-    figure = Figure(
-        figsize=(float(np.clip(2 + 0.08 * devices, 6, 14)), 2.2 + 0.28 * min(classes, 40)), dpi=150
-    )
-    figure.set_layout_engine("constrained")
+    size = (float(np.clip(2 + 0.08 * devices, 6, 14)), 2.2 + 0.28 * min(classes, 40))
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     totals, cells = figure.subplots(2, 1, sharex=True, height_ratios=[1, 3])
     totals.stairs(counts.sum(axis=1), np.arange(devices + 1) - 0.5, fill=True, color="#0072B2")
     totals.set(ylabel="samples", title=title)
     totals.spines[["top", "right"]].set_visible(False)
     held = np.ma.masked_equal(counts.T, 0)
-    image = cells.imshow(
-        held,
-        aspect="auto",
-        origin="lower",
-        cmap=LinearSegmentedColormap.from_list("held", ("#cfe3f5", "#0072B2", "#00203a")),
-        vmin=0,
-    )
+    blues = LinearSegmentedColormap.from_list("blues", ("#cfe3f5", "#0072B2", "#00203a"))
+    image = cells.imshow(held, aspect="auto", origin="lower", cmap=blues, vmin=0)
     cells.set(xlabel="device", ylabel="class")
     cells.xaxis.set_major_locator(MaxNLocator(integer=True))
     if classes <= 40:
