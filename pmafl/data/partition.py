@@ -118,8 +118,8 @@ def sized_shards(
 ) -> IntArray:
     """Shards of requested sizes: a device's samples come in equal parts, each from a class drawn at random.
 
-    Classes are drawn in proportion to what they have left, and the largest devices draw first, so that this
-    fails only where the classes are too small.
+    Classes are drawn in proportion to what they have left, and the largest devices draw first, so that little
+    is lost to remainders too small for a shard.
     """
     left = class_sizes.copy()
     counts = np.zeros((len(sizes), len(left)), dtype=np.int64)
@@ -130,7 +130,7 @@ def sized_shards(
             if not weights.any():
                 raise InputError(
                     f"fleet.samples: device {device} needs {part} samples of one class, but no class has "
-                    f"more than {left.max()} left; ask for fewer samples or for more shards a device"
+                    f"more than {left.max()} left; ask for fewer samples or more shards a device"
                 )
             label = rng.choice(len(left), p=weights / weights.sum())
             counts[device, label] += part
