@@ -36,15 +36,15 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
 def from_arrays(name: str, arrays: object, source: str) -> Dataset:
     """A data set of arrays x, (N, F) or (N, C, H, W), and y, (N,); and x_test and y_test if there are any."""
     where = f"data.dataset = {name!r}"
+    got = ", ".join(map(str, arrays)) if isinstance(arrays, Mapping) else type(arrays).__name__
     if not isinstance(arrays, Mapping) or not {"x", "y"} <= set(arrays) <= set(NAMES):
-        got = (
-            f"the names {', '.join(map(str, arrays))}"
-            if isinstance(arrays, Mapping)
-            else type(arrays).__name__
-        )
         raise InputError(f"{where}: needs arrays named x and y, and may have x_test and y_test; got {got}")
     if ("x_test" in arrays) != ("y_test" in arrays):
-        raise InputError(f"{where}: x_test and y_test must come together")
+        raise InputError(f"{where}: x_test and y_test must come together; got {got}")
+    try:
+        arrays = {key: np.asarray(value) for key, value in arrays.items()}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{where}: not arrays of numbers ({error})") from None
     x, y = _samples(arrays["x"], f"{where}: x"), _labels(arrays["y"], f"{where}: y")
     if "x_test" in arrays:
         x_test = _samples(arrays["x_test"], f"{where}: x_test")
@@ -58,8 +58,7 @@ def from_arrays(name: str, arrays: object, source: str) -> Dataset:
     return Dataset(name, x, y, x_test, y_test, classes, mean, std, class_names, source)
 
 
-def _samples(x: object, where: str) -> NDArray[Any]:
-    array = np.asarray(x)
+def _samples(array: NDArray[Any], where: str) -> NDArray[Any]:
     if array.dtype.kind not in "buif":
         raise InputError(f"{where} holds {array.dtype}; must be numbers")
     if array.ndim not in (2, 4) or 0 in array.shape:
@@ -76,8 +75,7 @@ def _samples(x: object, where: str) -> NDArray[Any]:
     return array
 
 
-def _labels(y: object, where: str) -> IntArray:
-    array = np.asarray(y)
+def _labels(array: NDArray[Any], where: str) -> IntArray:
     whole = array.dtype.kind in "bui" or (
         array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all()
     )

@@ -68,9 +68,10 @@ def test_without_a_test_set_every_fifth_sample_of_each_class_becomes_one():
     ("changes", "complaint"),
     [
         ({"x": None}, "needs arrays named x and y"),
-        ({"z": 1}, "got the names x, y, x_test, y_test, z"),
+        ({"z": 1}, "got x, y, x_test, y_test, z"),
         ({"y_test": None}, "x_test and y_test must come together"),
         ({"x": np.zeros((60, 28, 28))}, r"x has shape \(60, 28, 28\); must be \(N, features\)"),
+        ({"x": [[1.0, 2.0], [3.0]]}, "not arrays of numbers"),
         ({"x": np.zeros((60, 0))}, "x has shape"),
         ({"x": np.full((60, 4), "a")}, "must be numbers"),
         ({"x": np.where(np.arange(240).reshape(60, 4) == 70, np.nan, 0)}, "x: sample 17 is not finite"),
