@@ -1,31 +1,23 @@
 """Local training of one device at a time: SGD with momentum on flat parameter vectors.
 
-There is one model in memory, whatever the number of devices, and a device's samples are two tensors. The
-gradient of a large batch is summed up exactly from chunks that fit the cache. What is trained and how long is
-the algorithms' business (`algorithms/`).
+There is one model in memory, whatever the number of devices, and a device's samples are two tensors.
+Gradients come from `dense.py` or `autograd.py`; what is trained and how long is the algorithms' business
+(`algorithms/`).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.optim.sgd import sgd
 
+from pmafl.learning.autograd import Autograd
+from pmafl.learning.dense import Dense, is_dense
+from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
-
-Part = Literal["all", "extractor", "predictor"]
-
-
-class Samples(NamedTuple):
-    """Model inputs, ready to train on, and their classes."""
-
-    x: Tensor
-    y: Tensor
 
 
 class Engine:
@@ -37,7 +29,8 @@ class Engine:
         self.predictor_rate = learning.predictor_rate
         self.momentum = learning.momentum
         self.batch_size = learning.batch_size
-        self.precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
+        precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
+        self._passes = Dense(model, precision) if is_dense(model) else Autograd(model, precision)
         self._velocity = torch.zeros_like(model.flat)
 
     def train(
@@ -57,20 +50,15 @@ class Engine:
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
-        model = self.model
+        model, groups = self.model, self._groups(part)
+        if not groups:
+            return weights.clone()
         model.load(weights)
-        model.module.train()
-        model.train_only(shared=part != "predictor", personal=part != "extractor")
-        forward: Callable[[Tensor], Tensor] = model
-        if part == "predictor" and model.layered and not model.stochastic:
-            # The features stay the same through all iterations.
-            samples = Samples(self._features(samples.x), samples.y)
-            forward = model.predictor
-        groups = self._groups(part)
         self._velocity.zero_()
+        samples = self._passes.begin(samples, part)
         with self._randomness(rng):
-            for batch in self._batches(samples, rng, iterations if groups else 0):
-                self._differentiate(forward, batch)
+            for batch in self._batches(samples, rng, iterations):
+                self._passes.differentiate(batch)
                 if proximal_weight:
                     model.gradient.add_(model.flat - weights, alpha=proximal_weight)
                 for where, rate in groups:
@@ -80,22 +68,8 @@ class Engine:
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
         self.model.load(weights)
-        self.model.module.train()
-        self.model.train_only(shared=True, personal=True)
-        loss = self._differentiate(self.model, samples)
-        return loss, self.model.gradient.clone()
-
-    def _differentiate(self, forward: Callable[[Tensor], Tensor], samples: Samples) -> float:
-        self.model.gradient.zero_()
-        count, total = len(samples.y), 0.0
-        chunk = self.model.chunk
-        for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
-            with self._arithmetic():
-                logits = forward(x)
-            loss = functional.cross_entropy(logits.float(), y, reduction="sum") / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        return total
+        loss = self._passes.differentiate(self._passes.begin(samples, "all"))
+        return float(loss), self.model.gradient.clone()
 
     def _step(self, where: slice, rate: float) -> None:
         sgd(
@@ -130,15 +104,6 @@ class Engine:
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
             for rows in torch.split(order, self.batch_size):
                 yield Samples(samples.x[rows], samples.y[rows])  # index_select would lose channels_last
-
-    def _features(self, x: Tensor) -> Tensor:
-        with torch.no_grad(), self._arithmetic():
-            return torch.cat([self.model.extractor(rows) for rows in torch.split(x, self.model.chunk)])
-
-    def _arithmetic(self) -> torch.autocast | nullcontext[None]:
-        if self.precision == torch.float32:
-            return nullcontext()
-        return torch.autocast(self.model.flat.device.type, dtype=self.precision)
 
     @contextmanager
     def _randomness(self, rng: np.random.Generator) -> Iterator[None]:

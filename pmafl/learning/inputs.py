@@ -1,15 +1,22 @@
 """Stored samples as tensors: rows of a data set, scaled, in the memory layout the model runs fastest in."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
-from pmafl.learning.engine import Samples
+from torch import Tensor
 
 Index = NDArray[np.int64]
+Part = Literal["all", "extractor", "predictor"]
+
+
+class Samples(NamedTuple):
+    """Model inputs, ready to train on, and their classes."""
+
+    x: Tensor
+    y: Tensor
 
 
 class Inputs:

@@ -32,7 +32,8 @@ class Model:
 
     def __init__(self, module: nn.Module, name: str, shared_layers: int, shared_prefix: str) -> None:
         self.name = name
-        layers = _layers(module, name) if isinstance(module, nn.Sequential) else []
+        self.members = list(_members(module)) if isinstance(module, nn.Sequential) else []
+        layers = _layers(self.members, name)
         if shared_prefix:
             first = _with_prefix(module, name, shared_prefix)
             shared_layers = _leading_layers(layers, first)
@@ -149,11 +150,11 @@ def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...],
             raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
 
 
-def _layers(module: nn.Sequential, name: str) -> list[nn.Sequential]:
+def _layers(members: list[nn.Module], name: str) -> list[nn.Sequential]:
     """Group a chain into layers: each starts at a member with parameters and takes what follows along."""
     groups: list[list[nn.Module]] = []
     waiting: list[nn.Module] = []  # members before the first parameters, such as a leading Flatten
-    for member in _members(module):
+    for member in members:
         if any(True for _ in member.parameters()):
             groups.append([*waiting, member])
             waiting = []
@@ -224,6 +225,12 @@ def _flatten(parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
     for parameter in parameters:
         end = position + parameter.numel()
         parameter.data = flat[position:end].view_as(parameter)
-        parameter.grad = gradient[position:end].view_as(parameter)
+        parameter.grad = view_like(parameter, gradient)
         position = end
     return flat, gradient
+
+
+def view_like(parameter: Tensor, vector: Tensor) -> Tensor:
+    """The place of a model's parameter in another vector of that model's length."""
+    start = parameter.storage_offset()
+    return vector[start : start + parameter.numel()].view_as(parameter)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pmafl.learning.algorithms import Algorithm
-from pmafl.learning.engine import Engine, Samples
+from pmafl.learning.engine import Engine
+from pmafl.learning.inputs import Samples
 from pmafl.learning.quantise import Payload, decode, encode
 
 Array = NDArray[np.float32]

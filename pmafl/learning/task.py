@@ -18,9 +18,9 @@ from pmafl.data.partition import Partition
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES
-from pmafl.learning.engine import Engine, Samples
+from pmafl.learning.engine import Engine
 from pmafl.learning.evaluation import Evaluator, Metrics
-from pmafl.learning.inputs import Inputs
+from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.model import build_model, count_multiply_adds
 from pmafl.learning.rounds import Aggregate, LearningState, train_device
 from pmafl.learning.workload import Workload, charge

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from pmafl.learning.engine import Engine, Samples
+from pmafl.learning.engine import Engine
+from pmafl.learning.inputs import Samples
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import SHAPES, learning
 

@@ -15,6 +15,27 @@ def with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, classes))
 
 
+def linear(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))
+
+
+def deep(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    hidden = nn.Sequential(nn.Linear(784, 20), nn.ReLU(), nn.Linear(20, 12))
+    return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(inplace=True), nn.Linear(12, classes))
+
+
+def without_bias(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 8, bias=False), nn.ReLU(), nn.Linear(8, classes))
+
+
+def with_sigmoid(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.Sigmoid(), nn.Linear(8, classes))
+
+
+def relu_last(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, classes), nn.ReLU())
+
+
 class Branches(nn.Module):
     """Two paths, so no order of layers; the head is registered first."""
 

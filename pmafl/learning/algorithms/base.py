@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from pmafl.learning.engine import Engine, Samples
+    from pmafl.learning.engine import Engine
+    from pmafl.learning.inputs import Samples
 
     LocalUpdate = Callable[[Engine, Tensor, Samples, np.random.Generator], Tensor]
 

@@ -1,0 +1,53 @@
+"""Gradients of any network by torch's automatic differentiation, on flat vectors.
+
+The gradient of a large batch is summed up exactly from chunks that fit the cache.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pmafl.learning.inputs import Part, Samples
+from pmafl.learning.model import Model
+
+
+class Autograd:
+    """Writes gradients into `model.gradient`. In bf16 torch's autocast chooses what is rounded."""
+
+    def __init__(self, model: Model, precision: torch.dtype) -> None:
+        self.model, self._precision = model, precision
+        self._forward: Callable[[Tensor], Tensor] = model
+
+    def begin(self, samples: Samples, part: Part) -> Samples:
+        """Choose the part to train. Return its inputs: the samples, or features that stay as they are."""
+        model = self.model
+        model.module.train()
+        model.train_only(shared=part != "predictor", personal=part != "extractor")
+        self._forward = model
+        if part == "predictor" and model.layered and not model.stochastic:
+            self._forward = model.predictor
+            with torch.no_grad(), self._arithmetic():
+                features = [model.extractor(rows) for rows in torch.split(samples.x, model.chunk)]
+            return Samples(torch.cat(features), samples.y)
+        return samples
+
+    def differentiate(self, samples: Samples) -> Tensor:
+        """Mean loss over samples that `begin` returned; its gradient, in the trained part."""
+        self.model.gradient.zero_()
+        count, chunk = len(samples.y), self.model.chunk
+        total = torch.zeros((), device=samples.y.device)
+        for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
+            with self._arithmetic():
+                scores = self._forward(x)
+            loss = functional.cross_entropy(scores.float(), y, reduction="sum") / count
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return total
+
+    def _arithmetic(self) -> torch.autocast | nullcontext[None]:
+        if self._precision == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.model.flat.device.type, dtype=self._precision)

@@ -1,0 +1,80 @@
+"""The hand-written gradients against autograd's, layer by layer and part by part."""
+
+import numpy as np
+import pytest
+import torch
+
+from pmafl.learning.autograd import Autograd
+from pmafl.learning.dense import Dense, is_dense
+from pmafl.learning.engine import Engine
+from pmafl.learning.inputs import Samples
+from pmafl.learning.model import build_model
+from tests.learning.synthetic import learning
+
+USERS = "tests.learning.user_models:"
+
+
+def model_for(name="mlp", **changes):
+    return build_model(learning(name, **changes), (1, 28, 28), 10, np.random.default_rng(1))
+
+
+def samples_for(count):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(count, 1, 28, 28, generator=generator)
+    return Samples(x, torch.randint(10, (count,), generator=generator))
+
+
+def gradients(model, samples, part, precision=torch.float32):
+    """Loss and gradient of the part, by hand and by autograd."""
+    where = {"all": slice(None), "extractor": slice(model.split), "predictor": slice(model.split, None)}[part]
+    for passes in (Dense(model, precision), Autograd(model, torch.float32)):
+        model.gradient.fill_(torch.nan)  # what an earlier call left there must not matter
+        loss = passes.differentiate(passes.begin(samples, part))
+        yield float(loss), model.gradient[where].clone()
+
+
+@pytest.mark.parametrize("part", ["all", "extractor", "predictor"])
+@pytest.mark.parametrize("layers", range(1, 4))
+@pytest.mark.parametrize(("precision", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+def test_gradients_are_those_of_autograd(part, layers, precision, tolerance):
+    (loss, by_hand), (expected, truth) = gradients(
+        model_for(shared_layers=layers), samples_for(60), part, precision
+    )
+    assert loss == pytest.approx(expected, rel=tolerance)
+    assert (by_hand - truth).norm() < tolerance * truth.norm()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+def test_chunks_add_up_to_the_whole_batch(precision, tolerance):
+    model, samples = model_for(), samples_for(2300)  # three chunks, the last one smaller
+    (loss, by_hand), (expected, truth) = gradients(model, samples, "all", precision)
+    assert loss == pytest.approx(expected, rel=tolerance)
+    assert (by_hand - truth).norm() < tolerance * truth.norm()
+
+
+def test_a_users_chain_of_any_length_is_differentiated_by_hand():
+    for name in ("linear", "deep"):
+        model = model_for(USERS + name, shared_layers=1)
+        assert is_dense(model)
+        (_, by_hand), (_, truth) = gradients(model, samples_for(30), "all")
+        assert (by_hand - truth).norm() < 1e-5 * truth.norm()
+
+
+@pytest.mark.parametrize("name", ["nested", "with_dropout", "without_bias", "with_sigmoid", "relu_last"])
+def test_other_networks_are_left_to_autograd(name):
+    model = model_for(USERS + name, shared_layers=1)
+    assert not is_dense(model)
+    loss, _ = Engine(model, learning()).gradient(model.flat.clone(), samples_for(10))
+    assert np.isfinite(loss)
+
+
+def test_a_split_by_name_across_layers_is_left_to_autograd():
+    assert not is_dense(model_for(USERS + "deep", shared_prefix="3."))
+
+
+def test_the_samples_stay_as_they_are():
+    model, samples = model_for(), samples_for(20)
+    before = samples.x.clone()
+    passes = Dense(model, torch.float32)
+    passes.differentiate(passes.begin(samples, "all"))
+    assert torch.equal(samples.x, before)
