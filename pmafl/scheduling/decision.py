@@ -1,10 +1,18 @@
-"""The answer to a round problem: who takes part, with what share of the band, what clock and what power."""
+"""The answer to a round problem: who takes part, with what share of the band, what clock and what power.
 
+A policy is a function of the problem and a random generator that gives a `Decision`. `decide` turns an
+allocator's result into one with the formulas of the wireless room.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from pmafl.wireless.problem import Array, Mask
+from pmafl.allocation.sets import Allocation
+from pmafl.wireless.cpu import compute_energy, frequency
+from pmafl.wireless.problem import Array, Index, Mask, RoundProblem
+from pmafl.wireless.radio import spectral_efficiency, upload_energy
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,3 +60,54 @@ class Decision:
     def scheduled_devices(self) -> list[int]:
         """Indices of the scheduled devices."""
         return [int(device) for device in np.flatnonzero(self.scheduled)]
+
+
+Policy = Callable[[RoundProblem, np.random.Generator], Decision]
+
+
+def decide(
+    problem: RoundProblem, policy: str, allocation: Allocation, lower_bound: float | None = None
+) -> Decision:
+    """The decision that schedules the one set of `allocation` as allocated."""
+    device = allocation.sets.device
+    share = allocation.share
+    compute_time_s = allocation.compute_fraction * problem.deadline_s
+    upload_time_s = allocation.upload_fraction * problem.deadline_s * (problem.upload_bits > 0)
+    work_cycles = problem.work_cycles[device]
+    frequency_hz = frequency(compute_time_s, work_cycles)
+    compute_energy_j = compute_energy(compute_time_s, work_cycles, problem.energy_coefficient)
+    upload_energy_j = np.zeros_like(share)
+    power_w = np.zeros_like(share)
+    if problem.upload_bits > 0:
+        efficiency = spectral_efficiency(share, upload_time_s, problem.upload_bits, problem.bandwidth_hz)
+        gain = problem.channel_gain[device]
+        upload_energy_j = upload_energy(efficiency, gain, problem.upload_bits, problem.noise_w_per_hz)
+        power_w = upload_energy_j / upload_time_s
+    queue_j, value = problem.queue_j[device], problem.value[device]
+    objective = float(np.sum(queue_j * (compute_energy_j + upload_energy_j) - value))
+    if lower_bound is not None:  # rounding may put a tight bound a hair above
+        lower_bound = min(lower_bound, objective)
+
+    def over_all(values: Array) -> Array:
+        return _scatter(values, device, problem.devices)
+
+    return Decision(
+        policy=policy,
+        scheduled=over_all(np.ones_like(share)) > 0,
+        bandwidth_share=over_all(share),
+        compute_time_s=over_all(compute_time_s),
+        upload_time_s=over_all(upload_time_s),
+        frequency_hz=over_all(np.minimum(frequency_hz, problem.max_frequency_hz[device])),
+        power_w=over_all(np.minimum(power_w, problem.max_power_w[device])),
+        compute_energy_j=over_all(compute_energy_j),
+        upload_energy_j=over_all(upload_energy_j),
+        objective=objective,
+        lower_bound=lower_bound,
+        gap=None if lower_bound is None else objective - lower_bound,
+    )
+
+
+def _scatter(values: Array, device: Index, devices: int) -> Array:
+    result = np.zeros(devices)
+    result[device] = values
+    return result

@@ -1,0 +1,54 @@
+"""Algorithm 1 of the paper: bandwidth and time division in turn, until a turn gains too little.
+
+Each step is exact, but the power limit ties a device's time to its share, and alternating along such a
+constraint can stop short of the optimum. `joint` does not; this one stays as the paper has it.
+"""
+
+import numpy as np
+
+from pmafl.allocation.bandwidth import bandwidth
+from pmafl.allocation.frontier import Frontier, energy, point
+from pmafl.allocation.joint import joint
+from pmafl.allocation.sets import Allocation, Allocator, Sets
+from pmafl.allocation.time_division import time_division
+from pmafl.wireless.problem import Array
+
+TURNS = 1000
+
+
+def alternating(tolerance: float = 1e-9) -> Allocator:
+    """The allocator that ends when a turn lowers the weighted energy of a set by no more than `tolerance`.
+
+    It starts from the fastest computing and the smallest shares, which every feasible set allows.
+    """
+
+    def allocate(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:
+        if frontier.unit_share == 0:
+            return joint(frontier, sets, weight)
+        members = frontier.take(sets.device)
+        start = point(members, members.log_end)
+        share, compute, upload, energy_j = (
+            start.share,
+            start.compute_fraction,
+            start.upload_fraction,
+            start.energy_j,
+        )
+        cost = sets.sum(weight * energy_j)
+        turning = np.ones(sets.count, bool)
+        for _ in range(TURNS):
+            new_share = bandwidth(members, sets, weight, compute, upload)
+            new_compute, new_upload = time_division(members, new_share)
+            new_energy_j = energy(members, new_share, new_compute, new_upload)
+            new_cost = sets.sum(weight * new_energy_j)
+            moves = turning[sets.owner]
+            share = np.where(moves, new_share, share)
+            compute = np.where(moves, new_compute, compute)
+            upload = np.where(moves, new_upload, upload)
+            energy_j = np.where(moves, new_energy_j, energy_j)
+            gain, cost = cost - new_cost, np.where(turning, new_cost, cost)
+            turning &= gain > tolerance
+            if not turning.any():
+                break
+        return Allocation(sets, share, compute, upload, energy_j, cost, np.full(sets.count, np.nan))
+
+    return allocate

@@ -1,0 +1,208 @@
+r"""What a device can do with a share of the band: its energy frontier, the least energy against share.
+
+With the deadline divided into a fraction s for the upload and u = 1 - s for computing, and the upload at
+y = x*ln(2) nats per second and hertz, a device is described by three energies and one fraction:
+
+.. math:: E = \frac{e_L}{u^2} + e_R \frac{e^y - 1}{y}, \qquad \theta = \frac{c}{s y}, \qquad
+          e_R \frac{e^y - 1}{y} \le e_P s, \qquad u \ge u_{\min}
+
+where e_L is the energy of computing for the whole deadline, e_R the floor of the upload energy, e_P =
+p_max*T_max, and c = Q*ln(2)/(B*T_max). The best s for a share rises with y and needs no search: it is the
+largest of the point where both marginal powers agree (a cubic in u) and the power limit, cut at the clock
+limit. So y alone runs through the whole frontier, from plenty of band (small y) to the smallest share
+possible (its end), and share, energy and the worth of band are closed forms of it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pmafl.allocation.roots import rising_root
+from pmafl.wireless.cpu import compute_energy, fastest_time
+from pmafl.wireless.problem import Array, Index, RoundProblem
+from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_efficiency
+
+# More than any radio will do; it keeps e^(2y) finite.
+LARGEST_EFFICIENCY = 300.0
+BLOCK = 16384
+
+
+class Point(NamedTuple):
+    """One point on each device's frontier; slopes are logarithmic, with respect to log(y)."""
+
+    upload_fraction: Array
+    compute_fraction: Array
+    share: Array
+    energy_j: Array
+    log_price: Array  # log of the energy saved per share of band, -dE/dtheta
+    price_slope: Array
+    share_slope: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The frontiers of several devices, one entry each; see the module for the symbols.
+
+    Where a device cannot take part at all, `min_share` is infinite and the rest are placeholders.
+    """
+
+    unit_share: float  # c
+    compute_j: Array  # e_L
+    upload_j: Array  # e_R
+    power_j: Array  # e_P
+    least_compute: Array  # u_min
+    energy_cap_j: Array
+    log_start: Array  # log(y) where the share is 1
+    log_end: Array  # log(y) where the share is smallest
+    end_log_price: Array
+    min_share: Array
+
+    def take(self, device: Index | slice) -> "Frontier":
+        """The frontiers of some of the devices, repeated as often as asked for."""
+        return Frontier(
+            self.unit_share,
+            self.compute_j[device],
+            self.upload_j[device],
+            self.power_j[device],
+            self.least_compute[device],
+            self.energy_cap_j[device],
+            self.log_start[device],
+            self.log_end[device],
+            self.end_log_price[device],
+            self.min_share[device],
+        )
+
+
+def point(frontier: Frontier, log_y: Array) -> Point:
+    """Share, energy, division of time and worth of band at y on each frontier."""
+    y = np.exp(log_y)
+    growth = np.expm1(y)
+    ratio = growth / y
+    remainder = exp_remainder(y)
+    marginal = (growth + 1) * remainder
+
+    time_balance = frontier.upload_j / (2 * frontier.compute_j) * marginal / y
+    root = np.sqrt(3 * time_balance)
+    free_compute = 2 * np.sinh(np.arcsinh(1.5 * root) / 3) / root
+    free_upload = time_balance * free_compute**3
+    least_upload = ratio * (frontier.upload_j / frontier.power_j)
+    capped = least_upload > free_upload
+
+    compute = np.maximum(np.where(capped, 1 - least_upload, free_compute), frontier.least_compute)
+    fastest = compute == frontier.least_compute
+    upload = np.where(fastest, 1 - compute, np.where(capped, least_upload, free_upload))
+
+    compute_power = 2 * frontier.compute_j / compute**3
+    curvature = y * y * (growth + 1) / marginal
+    upload_slope = np.where(
+        capped, marginal / growth, np.where(fastest, 0.0, (curvature - 1) * compute / (1 + 2 * upload))
+    )
+    capped_power = compute_power + frontier.power_j
+    price = np.where(capped, capped_power * remainder * upload, frontier.upload_j * marginal) * upload
+    capped_slope = 3 * compute_power * upload / (compute * capped_power) + 2
+    price_slope = np.where(
+        capped, capped_slope * upload_slope + y * growth / marginal, curvature + upload_slope
+    )
+    return Point(
+        upload_fraction=upload,
+        compute_fraction=compute,
+        share=frontier.unit_share / (upload * y),
+        energy_j=frontier.compute_j / compute**2 + frontier.upload_j * ratio,
+        log_price=np.log(price / frontier.unit_share),
+        price_slope=price_slope,
+        share_slope=-1 - upload_slope,
+    )
+
+
+def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> Array:
+    """Energy in joules of any division of time, on the frontier or not."""
+    compute_j = frontier.compute_j / compute**2
+    if frontier.unit_share == 0:
+        return compute_j
+    return compute_j + frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
+
+
+def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
+    """log(y) where band is worth the price to each device: where it minimises E + price*share."""
+
+    def residual(log_y: Array) -> tuple[Array, Array]:
+        at = point(frontier, log_y)
+        return at.log_price - log_price, at.price_slope
+
+    return rising_root(residual, frontier.log_start, frontier.log_end, guess)
+
+
+def frontiers(problem: RoundProblem) -> Frontier:
+    """The frontier of every device of a problem.
+
+    Where nothing is uploaded there is none: whoever can compute in time needs no band, and `unit_share`
+    is 0.
+    """
+    devices, deadline_s = problem.devices, problem.deadline_s
+    least_compute = fastest_time(problem) / deadline_s
+    power_j = problem.max_power_w * deadline_s
+    floor_j = problem.upload_bits * problem.noise_w_per_hz * LN2
+    able = (least_compute <= 1) & (power_j * (1 - least_compute) * problem.channel_gain >= floor_j)
+    work_cycles = np.where(able, problem.work_cycles, 0.0)
+    compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
+    upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
+    least_compute = np.where(able, np.maximum(least_compute, 1e-30), 0.25)
+    frontier = Frontier(
+        unit_share=problem.upload_bits * LN2 / (problem.bandwidth_hz * deadline_s),
+        compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
+        upload_j=upload_j,
+        power_j=power_j,
+        least_compute=least_compute,
+        energy_cap_j=problem.energy_cap_j,
+        log_start=np.zeros(devices),
+        log_end=np.zeros(devices),
+        end_log_price=np.zeros(devices),
+        min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
+    )
+    if problem.upload_bits > 0:
+        for block in blocks(devices):
+            _set_ends(frontier.take(block))
+    return frontier
+
+
+def blocks(devices: int) -> list[slice]:
+    """Slices of all devices that are small enough for a processor's cache."""
+    return [slice(start, min(start + BLOCK, devices)) for start in range(0, devices, BLOCK)]
+
+
+def _set_ends(frontier: Frontier) -> None:
+    """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
+    longest_upload = 1 - frontier.least_compute
+    largest = largest_efficiency(frontier.power_j * longest_upload / frontier.upload_j)
+    frontier.log_end[:] = np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
+    frontier.log_start[:] = _start(frontier)
+    end = point(frontier, frontier.log_end)
+    over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
+    if over.size:
+        frontier.log_end[over] = _end_within_cap(frontier.take(over))
+        end = point(frontier, frontier.log_end)
+    frontier.end_log_price[:] = end.log_price
+    within = end.energy_j <= frontier.energy_cap_j * (1 + 1e-12)
+    frontier.min_share[:] = np.where(within, np.maximum(end.share, frontier.min_share), np.inf)
+
+
+def _start(frontier: Frontier) -> Array:
+    def residual(log_y: Array) -> tuple[Array, Array]:
+        at = point(frontier, log_y)
+        return -np.log(at.share), -at.share_slope
+
+    log_unit = np.minimum(np.log(frontier.unit_share), frontier.log_end)
+    return rising_root(residual, log_unit, frontier.log_end, log_unit + 0.5)
+
+
+def _end_within_cap(frontier: Frontier) -> Array:
+    """Where the energy, which rises all along the frontier, meets its cap."""
+    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300))
+
+    def residual(log_y: Array) -> tuple[Array, Array]:
+        at = point(frontier, log_y)
+        slope = np.exp(at.log_price) * at.share * -at.share_slope / at.energy_j
+        return np.log(at.energy_j) - log_cap, slope
+
+    return rising_root(residual, frontier.log_start, frontier.log_end, frontier.log_end)

@@ -1,0 +1,61 @@
+"""Set expansion: add devices one by one in a given order for as long as the last one is worth its energy.
+
+The skeleton of the paper's Algorithm 2 and of OCEAN, which differ in the order and in what is optimised
+for each set. Prefixes of the order are solved together, a block at a time.
+"""
+
+import numpy as np
+
+from pmafl.allocation.frontier import Frontier
+from pmafl.allocation.sets import Allocation, Allocator, Sets, energy_weights
+from pmafl.wireless.problem import Array, RoundProblem
+
+BLOCK = 32  # sets solved together
+
+
+def expand(
+    problem: RoundProblem, frontier: Frontier, rank: Array, min_share: Array, allocator: Allocator
+) -> Allocation:
+    """The best of the sets made by adding devices in order of rank.
+
+    Devices with an empty queue cost nothing and come first, all at once. When they do not fit the band
+    together (in the first round all queues are empty), those with the most samples per share they need
+    are kept. The order ends at the first device that does not fit, or is not worth its energy in its set.
+
+    Args:
+        problem: the round.
+        frontier: the devices' frontiers.
+        rank: the lower, the earlier; only compared among devices with a queue.
+        min_share: share that each device needs at least, under the allocator's rules.
+        allocator: solves the sets.
+    """
+    wanted = (min_share <= 1) & (problem.samples > 0)
+    free = np.flatnonzero(wanted & (problem.queue_j == 0))
+    with np.errstate(divide="ignore"):
+        free = free[np.argsort(-problem.samples[free] / min_share[free], kind="stable")]
+    paid = np.flatnonzero(wanted & (problem.queue_j > 0))
+    paid = paid[np.argsort(rank[paid], kind="stable")]
+    order = np.concatenate([free, paid])
+    fitting = int(np.searchsorted(np.cumsum(min_share[order]), 1.0, side="right"))
+
+    def solve(lengths: range) -> tuple[Allocation, Array]:
+        sets = Sets.prefixes(order, lengths)
+        allocation = allocator(frontier, sets, energy_weights(problem.queue_j, sets))
+        return allocation, problem.queue_j[sets.device] * allocation.energy_j - problem.value[sets.device]
+
+    length = min(free.size, fitting)
+    best, losses = solve(range(length, length + 1))
+    best_objective = losses.sum()
+    while length < fitting:
+        lengths = range(length + 1, min(length + BLOCK, fitting) + 1)
+        allocation, losses = solve(lengths)
+        objectives = allocation.sets.sum(losses)
+        last_loss = losses[np.cumsum(allocation.sets.size) - 1]
+        kept = int(np.argmax(np.append(last_loss > 0, True)))
+        if kept and objectives[:kept].min() < best_objective:
+            choice = int(objectives[:kept].argmin())
+            best, best_objective = allocation.only(choice), objectives[choice]
+        if kept < len(lengths):
+            break
+        length = lengths[-1]
+    return best

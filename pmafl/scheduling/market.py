@@ -1,0 +1,97 @@
+"""Devices that bid for the band: who is willing to pay which price, and how much band they take at it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmafl.allocation.frontier import Frontier, at_price, blocks, frontiers, point
+from pmafl.allocation.roots import rising_root
+from pmafl.wireless.problem import Array, Index, RoundProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """The devices that are worth their cost at some price; those that stay longest as it rises come first."""
+
+    device: Index
+    frontier: Frontier
+    queue_j: Array
+    value: Array
+    log_limit: Array  # log of the price at which each one drops out, falling
+
+
+def open_market(problem: RoundProblem) -> Market:
+    """Finds every device's price limit and sorts by it."""
+    frontier, queue_j, value = frontiers(problem), problem.queue_j, problem.value
+    log_limit = np.concatenate(
+        [log_price_limit(frontier.take(b), queue_j[b], value[b]) for b in blocks(problem.devices)]
+    )
+    device = np.argsort(-log_limit, kind="stable")[: np.count_nonzero(log_limit > -np.inf)]
+    return Market(device, frontier.take(device), queue_j[device], value[device], log_limit[device])
+
+
+def count_willing(market: Market) -> int:
+    """How many devices, in order, fit the band at the lowest price that the last of them would pay."""
+    if market.frontier.unit_share == 0:
+        return market.device.size
+    log_y = market.frontier.log_end.copy()
+    few, many = 0, 1 + int(np.searchsorted(np.cumsum(market.frontier.min_share), 1.0, side="right"))
+    count = many - 1  # often all that can fit at all are willing
+    while many - few > 1:
+        share, _ = offers(market, log_y[:count], market.log_limit[count - 1])
+        few, many = (count, many) if share.sum() <= 1 else (few, count)
+        count = (few + many) // 2
+    return few
+
+
+def offers(market: Market, log_y: Array, log_price: float) -> tuple[Array, Array]:
+    """What each of the first devices does at a price: its share, and its cost beyond its worth.
+
+    The cost is queue-weighted energy plus price times share, at its least; below the worth the device is
+    willing, and the second value negative.
+
+    Args:
+        market: the devices.
+        log_y: a guess for each of the first devices, replaced by their points on the frontier.
+        log_price: log of the price of the whole band.
+    """
+    share, loss = np.empty(log_y.size), np.empty(log_y.size)
+    for block in blocks(log_y.size):
+        frontier, queue_j = market.frontier.take(block), market.queue_j[block]
+        log_queue = np.log(queue_j, where=queue_j > 0, out=np.full(queue_j.size, -np.inf))
+        log_y[block] = at_price(frontier, log_price - log_queue, log_y[block])
+        at = point(frontier, log_y[block])
+        share[block] = at.share
+        loss[block] = queue_j * at.energy_j + np.exp(log_price) * at.share - market.value[block]
+    return share, loss
+
+
+def log_price_limit(frontier: Frontier, queue_j: Array, value: Array) -> Array:
+    """Log of the price at which each device stops being worth its cost; minus infinity where it never is.
+
+    At either end of its frontier a device takes no other share at another price, so all that its energy
+    leaves of its worth can go into that share. In between, energy and band together must cost its worth.
+    """
+    wanted = (frontier.min_share <= 1) & (value > 0)
+    if frontier.unit_share == 0:
+        return np.where(wanted & (value > queue_j * frontier.compute_j), np.inf, -np.inf)
+    start, end = point(frontier, frontier.log_start), point(frontier, frontier.log_end)
+    start_left, end_left = value - queue_j * start.energy_j, value - queue_j * end.energy_j
+    starts = start_left <= queue_j * np.exp(start.log_price) * start.share
+    ends = end_left >= queue_j * np.exp(end.log_price) * end.share
+    affordable = np.where(ends, end_left / end.share, start_left / start.share)
+    wanted &= start_left > 0
+    log_limit = np.log(affordable, where=wanted, out=np.full(value.size, -np.inf))
+
+    inner = np.flatnonzero(wanted & ~starts & ~ends)
+    paying, log_worth_j = frontier.take(inner), np.log(value[inner] / queue_j[inner])
+
+    def residual(log_y: Array) -> tuple[Array, Array]:
+        at = point(paying, log_y)
+        band_j = np.exp(at.log_price) * at.share
+        cost_j = at.energy_j + band_j
+        return np.log(cost_j) - log_worth_j, band_j / cost_j * at.price_slope
+
+    log_y = rising_root(residual, paying.log_start, paying.log_end, paying.log_end)
+    log_limit[inner] = point(paying, log_y).log_price + np.log(queue_j[inner])
+    return log_limit

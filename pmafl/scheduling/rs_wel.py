@@ -1,0 +1,29 @@
+"""Random scheduling without energy limitation, the paper's RS-WEL: a random order, until the band is full.
+
+Nobody has an energy budget here: queues and caps are ignored, and the band is divided to spend the least
+energy in all.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pmafl.allocation.frontier import frontiers
+from pmafl.allocation.joint import joint
+from pmafl.allocation.sets import Sets
+from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.wireless.problem import RoundProblem
+
+
+def rs_wel() -> Policy:
+    """The policy; devices that cannot take part even alone are passed over."""
+
+    def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
+        frontier = frontiers(replace(problem, energy_cap_j=np.full(problem.devices, np.inf)))
+        order = rng.permutation(problem.devices)
+        order = order[frontier.min_share[order] <= 1]
+        fitting = int(np.searchsorted(np.cumsum(frontier.min_share[order]), 1.0, side="right"))
+        sets = Sets.prefixes(order, [fitting])
+        return decide(problem, "rs-wel", joint(frontier, sets, np.ones(fitting)))
+
+    return schedule

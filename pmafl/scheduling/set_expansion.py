@@ -1,0 +1,43 @@
+"""Algorithm 2 of the paper: set expansion in the order of queue times estimated energy."""
+
+import numpy as np
+
+from pmafl.allocation import ALLOCATORS
+from pmafl.allocation.frontier import Frontier, frontiers
+from pmafl.allocation.time_division import time_division
+from pmafl.errors import InputError
+from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.expansion import expand
+from pmafl.wireless.problem import Array, RoundProblem
+
+
+def set_expansion(inner: str = "joint") -> Policy:
+    """The policy; `inner` names what allocates each set: `joint`, or the paper's own `alternating`."""
+    if inner not in ALLOCATORS:
+        raise InputError(f"inner is {inner!r}; it must be one of {', '.join(ALLOCATORS)}")
+    allocator = ALLOCATORS[inner]()
+
+    def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
+        frontier = frontiers(problem)
+        queue_j = np.maximum(problem.queue_j, 1e-300)
+        rank = np.log(queue_j) + log_energy(frontier, 1 / problem.devices)
+        return decide(
+            problem, "set-expansion", expand(problem, frontier, rank, frontier.min_share, allocator)
+        )
+
+    return schedule
+
+
+def log_energy(frontier: Frontier, share: float) -> Array:
+    """Log of each device's energy with an equal share of the band, the paper's estimate.
+
+    With many devices an equal share is so small that nobody could really use it: the estimate then
+    exceeds the power limit, and soon what a float can hold. Only its order matters.
+    """
+    if frontier.unit_share == 0:
+        return np.log(frontier.compute_j)
+    compute, upload = time_division(frontier, np.full(frontier.compute_j.size, share))
+    y = frontier.unit_share / (share * upload)
+    log_upload_j = np.log(frontier.upload_j) + y + np.log(-np.expm1(-y) / y)
+    total: Array = np.logaddexp(np.log(frontier.compute_j) - 2 * np.log(compute), log_upload_j)
+    return total
