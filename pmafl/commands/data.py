@@ -13,18 +13,15 @@ if TYPE_CHECKING:
 
 
 def data(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]", help="mnist, fashion-mnist, cifar10, a .npz file or package.module:callable."
-        ),
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw who holds what into a .png, .pdf or .svg file.")
     ] = None,
     set_: SetOption = None,
 ) -> None:
     """Fetch and verify a data set; without a NAME, list those that can be fetched.
+
+    NAME is mnist, fashion-mnist, cifar10, a .npz file or package.module:callable.
 
     The split that --plot draws is that of a run with the same settings: --set fleet.devices=20,
     --set data.partition=dirichlet, --set run.seed=2 and so on.
