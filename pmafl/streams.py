@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-NAMES = ("placement", "fleet", "fading", "partition", "weights", "batches", "policy")
+NAMES = ("placement", "fleet", "fading", "partition", "weights", "batches", "policy", "curvature")
 
 
 def stream(seed: int, name: str, *index: int) -> np.random.Generator:

@@ -25,7 +25,7 @@ class Constants:
     lipschitz_u: float
     """L_u: how fast the extractor's gradient changes with the extractor."""
     lipschitz_v: float
-    """L_v: how fast the predictor's gradient changes with the predictor."""
+    """L_v: how fast the predictor's gradient changes with the predictor; 0 if all parameters are shared."""
     lipschitz_uv: float
     """L_uv: how fast the extractor's gradient changes with the predictor."""
     lipschitz_vu: float
@@ -39,7 +39,7 @@ class Constants:
     extractor_rate: float
     predictor_rate: float
     pl_constant: float | None = None
-    """mu of |grad_u F|^2 >= 2 mu (F - F*); None takes L_u, the formula as printed."""
+    """mu of |grad_u F|^2 >= 2 mu (F - F*); None takes L_u, the formula as printed; 0 claims nothing."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -48,16 +48,18 @@ class Constants:
                 continue
             if not isfinite(value):
                 raise InputError(f"{field.name} is {value}; it must be a finite number")
-            positive = field.name not in ("lipschitz_uv", "lipschitz_vu", "delta", "rho", "optimum")
-            if positive and value <= 0:
-                raise InputError(f"{field.name} is {value}; it must be above 0")
+            if value == 0 and field.name in ("lipschitz_u", "extractor_rate", "predictor_rate"):
+                raise InputError(f"{field.name} is 0; it must be above 0")
             if value < 0 and field.name != "optimum":
                 raise InputError(f"{field.name} is {value}; it must be 0 or more")
+        if self.lipschitz_v == 0 and max(self.lipschitz_uv, self.lipschitz_vu) > 0:
+            raise InputError("lipschitz_v is 0; it must be above 0 where the two blocks act on each other")
 
     @property
     def chi(self) -> float:
         r"""Relative cross-sensitivity of the two blocks, :math:`\max(L_{uv}, L_{vu})/\sqrt{L_u L_v}`."""
-        return max(self.lipschitz_uv, self.lipschitz_vu) / sqrt(self.lipschitz_u * self.lipschitz_v)
+        cross = max(self.lipschitz_uv, self.lipschitz_vu)
+        return cross / sqrt(self.lipschitz_u * self.lipschitz_v) if cross else 0.0
 
     @property
     def largest_extractor_rate(self) -> float:
@@ -65,7 +67,7 @@ class Constants:
 
     @property
     def largest_predictor_rate(self) -> float:
-        return 2 / ((1 + self.chi) * self.lipschitz_v)
+        return 2 / ((1 + self.chi) * self.lipschitz_v) if self.lipschitz_v else inf
 
     @property
     def least_contracting_fraction(self) -> float:
@@ -92,7 +94,7 @@ def conditions(constants: Constants) -> list[Condition]:
     rates = [
         ("extractor rate <= 1/((1 + chi) L_u)", constants.extractor_rate, constants.largest_extractor_rate),
         ("predictor rate <= 2/((1 + chi) L_v)", constants.predictor_rate, constants.largest_predictor_rate),
-    ]
+    ][: 2 if constants.lipschitz_v else 1]  # without predictors there is nothing to ask of their rate
     checked = [
         Condition(name, rate, limit, rate <= limit, "one step can raise the loss: the bound proves nothing")
         for name, rate, limit in rates

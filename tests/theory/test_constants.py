@@ -40,11 +40,19 @@ def test_large_rho_asks_for_a_least_share_of_samples_in_every_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("lipschitz_u", 0.0), ("delta", -1.0), ("rho", inf), ("pl_constant", 0.0)]
+    ("field", "value"), [("lipschitz_u", 0.0), ("delta", -1.0), ("rho", inf), ("pl_constant", -1.0)]
 )
 def test_impossible_constants_are_named(field: str, value: float) -> None:
     with pytest.raises(InputError, match=f"^{field} is"):
         replace(CONSTANTS, **{field: value})
+
+
+def test_without_predictors_their_rate_is_free() -> None:
+    alone = replace(CONSTANTS, lipschitz_v=0.0, lipschitz_uv=0.0, lipschitz_vu=0.0)
+    assert alone.chi == 0
+    assert [c.name for c in conditions(alone)] == ["extractor rate <= 1/((1 + chi) L_u)", "rho < 1/2"]
+    with pytest.raises(InputError, match=r"^lipschitz_v is 0; it must be above 0"):
+        replace(CONSTANTS, lipschitz_v=0.0)
 
 
 def test_least_delta_holds_everywhere_and_touches_somewhere() -> None:

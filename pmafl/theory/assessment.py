@@ -1,0 +1,208 @@
+"""The bound for a run directory: reads the run, measures once, answers for its own and other schedules.
+
+What was measured is kept in ``bound.json`` in the run directory and used again as long as the run's settings
+and records are the same to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmafl import __version__, runs
+from pmafl.errors import InputError
+from pmafl.settings import Settings
+from pmafl.simulation import advance, build_world, start, wireless_world
+from pmafl.theory.constants import Array, Constants, conditions
+from pmafl.theory.measurement import (
+    ConstantRow,
+    Measurement,
+    constant_rows,
+    measured_constants,
+    typical_constants,
+)
+from pmafl.theory.promise import Promise, against_losses, departures, promise
+
+Schedule = list[list[int]]
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A condition of the theorem: the value in the run, the limit, and the limit at median smoothness."""
+
+    condition: str
+    value: float
+    limit: float
+    holds: bool
+    median_limit: float
+    holds_at_median: bool
+    if_it_fails: str
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """All that `pmafl bound` knows about a run; the first promise is that of the run's own schedule.
+
+    remarks: how the measured loss relates to the bound. not_covered: what in the training is outside the
+    theorem. recorded_test_loss: as the run wrote it; `found.test_loss` is what the replay gave.
+    """
+
+    found: Measurement
+    constants: Constants
+    rows: list[ConstantRow]
+    verdicts: list[Verdict]
+    not_covered: list[str]
+    promises: list[Promise]
+    remarks: list[str]
+    recorded_test_loss: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: numbers that are not finite become None."""
+        found = self.found
+        answer = {
+            "measured": {"rounds": found.rounds, "training_loss": found.losses},
+            "constants": [asdict(row) for row in self.rows],
+            "conditions": [asdict(verdict) for verdict in self.verdicts],
+            "not_covered": self.not_covered,
+            "bounds": [asdict(promise) for promise in self.promises],
+            "remarks": self.remarks,
+            "test_loss": {"recorded": self.recorded_test_loss, "replayed": found.test_loss},
+        }
+        return {key: _finite(value) for key, value in answer.items()}
+
+
+def assess(
+    directory: Path,
+    what_if: Sequence[str] = (),
+    points: int = 5,
+    probed: int = 10,
+    report: Report = lambda done, rounds: None,
+) -> Assessment:
+    """The bound for a finished run, and for the schedules of `what_if` ("policy=NAME", "samples=...").
+
+    Measures at `points` rounds, curvature on `probed` devices. `report` is told how many rounds are trained
+    again, of how many.
+    """
+    settings, records = read_run(directory)
+    others = [(text, what_if_samples(text, settings)) for text in what_if]  # before the minutes of measuring
+    found = measured(directory, settings, [r["scheduled"] for r in records], points, probed, report)
+    own = np.array([found.samples[r["scheduled"]].sum() for r in records])
+    constants = measured_constants(found, settings.learning, own)
+    promises = [promise(name, constants, found, taken) for name, taken in [("this run", own), *others]]
+    return Assessment(
+        found=found,
+        constants=constants,
+        rows=constant_rows(constants, found),
+        verdicts=_verdicts(constants, typical_constants(constants, found)),
+        not_covered=departures(settings.learning),
+        promises=promises,
+        remarks=against_losses(promises[0], found),
+        recorded_test_loss=records[-1]["loss"],
+    )
+
+
+def read_run(directory: Path) -> tuple[Settings, list[dict[str, Any]]]:
+    """Settings and records of a finished run that trained."""
+    settings = runs.read_settings(directory)
+    if settings.run.learning == "none":
+        raise InputError(f'{directory} ran with run.learning = "none"; the bound needs a run that trained')
+    lines, rounds = runs.complete_lines(directory / "rounds.jsonl"), settings.run.rounds
+    if lines < rounds:
+        raise InputError(
+            f"{directory} holds {lines} of {rounds} rounds; finish it with pmafl run --resume {directory}"
+        )
+    return settings, runs.read_records(directory)[:rounds]
+
+
+def measured(
+    directory: Path,
+    settings: Settings,
+    schedule: Schedule,
+    points: int,
+    probed: int,
+    report: Report,
+) -> Measurement:
+    """What was measured on the run: from ``bound.json`` if that fits, else by training again."""
+    path = directory / "bound.json"
+    digest = hashlib.sha256()
+    for name in ("settings.toml", "rounds.jsonl"):
+        digest.update((directory / name).read_bytes())
+    key = {"run": digest.hexdigest(), "points": points, "devices": probed, "version": __version__}
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return Measurement.from_dict(kept["found"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none yet, or not ours: measure
+
+    from pmafl.theory.replay import measure  # imports torch
+
+    task = build_world(settings).task
+    assert task is not None, "read_run refuses runs without learning"
+    found = measure(task, schedule, points, probed, report)
+    content = json.dumps({"key": key, "found": found.to_dict()}, allow_nan=False)
+    try:
+        runs.write_atomically(path, content.encode())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    return found
+
+
+def what_if_samples(text: str, settings: Settings) -> Array:
+    """Samples that each round would schedule: of another policy on the same channels, or as listed."""
+    kind, _, value = text.partition("=")
+    if kind == "policy" and value:
+        return _policy_samples(value, settings)
+    if kind == "samples" and value:
+        return _listed_samples(value, settings.run.rounds)
+    raise InputError(f"--what-if {text!r}: must be policy=NAME, samples=N,N,... or samples=FILE")
+
+
+def _policy_samples(name: str, settings: Settings) -> Array:
+    """The wireless side alone; a policy other than the run's has its default options."""
+    options = settings.policy.options if name == settings.policy.name else {}
+    policy = settings.policy.model_copy(update={"name": name, "options": options})
+    world = wireless_world(settings.model_copy(update={"policy": policy}))
+    state, samples = start(world), []
+    while state.round < settings.run.rounds:
+        state, record = advance(world, state)
+        samples.append(float(record.scheduled_samples))
+    return np.array(samples)
+
+
+def _listed_samples(value: str, rounds: int) -> Array:
+    text = Path(value).read_text(encoding="utf-8", errors="replace") if Path(value).is_file() else value
+    try:
+        samples = [float(number) for number in re.split(r"[\s,]+", text.strip("[] \n"))]
+    except ValueError:
+        raise InputError(f"--what-if samples={value}: is neither a file nor numbers, with commas") from None
+    if len(samples) not in (1, rounds):
+        raise InputError(f"--what-if samples={value}: has {len(samples)} numbers; must be 1 or {rounds}")
+    return np.broadcast_to(np.array(samples), rounds)
+
+
+def _verdicts(constants: Constants, typical: Constants) -> list[Verdict]:
+    pairs = zip(conditions(constants), conditions(typical), strict=True)
+    return [
+        Verdict(c.name, c.value, c.limit, c.holds, median.limit, median.holds, c.if_it_fails)
+        for c, median in pairs
+    ]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
