@@ -15,15 +15,20 @@ from pmafl.learning.model import Model
 
 
 class Autograd:
-    """Writes gradients into `model.gradient`. In bf16 torch's autocast chooses what is rounded."""
+    """Adds gradients to `model.gradient`. In bf16 torch's autocast chooses what is rounded."""
 
     def __init__(self, model: Model, precision: torch.dtype) -> None:
         self.model, self._precision = model, precision
         self._forward: Callable[[Tensor], Tensor] = model
 
     def begin(self, samples: Samples, part: Part) -> Samples:
-        """Choose the part to train. Return its inputs: the samples, or features that stay as they are."""
+        """Choose the part to train; its gradient starts at zero.
+
+        Where only the predictor is trained, the features stay as they are: they are computed now, once, and
+        returned as the samples to train on.
+        """
         model = self.model
+        model.gradient.zero_()
         model.module.train()
         model.train_only(shared=part != "predictor", personal=part != "extractor")
         self._forward = model
@@ -34,9 +39,9 @@ class Autograd:
             return Samples(torch.cat(features), samples.y)
         return samples
 
-    def differentiate(self, samples: Samples) -> Tensor:
-        """Mean loss over samples that `begin` returned; its gradient, in the trained part."""
-        self.model.gradient.zero_()
+    def differentiate(self, samples: Samples, keep: float = 1.0) -> Tensor:
+        """Mean loss. Its gradient is added to `keep` times what is there, in the part that is trained."""
+        self.model.gradient.mul_(keep)
         count, chunk = len(samples.y), self.model.chunk
         total = torch.zeros((), device=samples.y.device)
         for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):

@@ -31,7 +31,7 @@ class _Layer(NamedTuple):
 
 
 class Dense:
-    """Writes gradients into `model.gradient`.
+    """Adds gradients to `model.gradient`.
 
     In bf16 the products run on a rounded copy of the weights; weights and gradient stay float32.
     """
@@ -49,7 +49,11 @@ class Dense:
 
     @torch.no_grad()
     def begin(self, samples: Samples, part: Part) -> Samples:
-        """Choose the layers to train. Those below them are run now, once, and what they give is returned."""
+        """Choose the layers to train; their gradient starts at zero.
+
+        Layers below them are run now, once, and what they give is returned as the samples to train on.
+        """
+        self.model.gradient.zero_()
         split, end = self._split, len(self._layers)
         self._trained = {"all": range(end), "extractor": range(split), "predictor": range(split, end)}[part]
         x = samples.x.flatten(1).to(self._weights.dtype)
@@ -59,20 +63,19 @@ class Dense:
         return Samples(x, samples.y)
 
     @torch.no_grad()
-    def differentiate(self, samples: Samples) -> Tensor:
-        """Mean loss over samples that `begin` returned; its gradient, in the trained layers."""
+    def differentiate(self, samples: Samples, keep: float = 1.0) -> Tensor:
+        """Mean loss. Its gradient is added to `keep` times what is there, in the layers that are trained."""
         if self._weights is not self.model.flat:
             self._weights.copy_(self.model.flat)
         count, chunk = len(samples.y), self.model.chunk
         loss = torch.zeros((), device=samples.y.device)
-        chunks = zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True)
-        for number, (x, y) in enumerate(chunks):
+        for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
             *inputs, scores = self._forward(x, range(self._trained.start, len(self._layers)))
             log_probability = functional.log_softmax(scores.float(), dim=1)
             loss += functional.nll_loss(log_probability, y, reduction="sum") / count
-            delta = log_probability.exp_()
-            delta[torch.arange(len(y), device=y.device), y] -= 1
-            self._backward(inputs, delta.div_(count).to(x.dtype), first=number == 0)
+            delta = log_probability.exp_().scatter_(1, y[:, None], -1.0, reduce="add").div_(count)
+            self._backward(inputs, delta.to(x.dtype), keep)
+            keep = 1.0
         return loss
 
     def _forward(self, x: Tensor, layers: range) -> list[Tensor]:
@@ -80,24 +83,23 @@ class Dense:
         values = [x]
         for number in layers:
             layer = self._layers[number]
-            values.append(torch.addmm(layer.bias, values[-1], layer.weight.t()))
+            # Faster than addmm, which first fills the result with copies of the bias.
+            values.append(torch.mm(values[-1], layer.weight.t()).add_(layer.bias))
             if number + 1 < len(self._layers):
                 values[-1].relu_()
         return values
 
-    def _backward(self, inputs: list[Tensor], delta: Tensor, first: bool) -> None:
-        """Set or, after the first chunk, add to the gradient. `delta` is that of the scores."""
-        add = Tensor.copy_ if first else Tensor.add_
+    def _backward(self, inputs: list[Tensor], delta: Tensor, keep: float) -> None:
+        """From the derivative with respect to the scores, `delta`, down to the lowest trained layer."""
         start = self._trained.start
         for number in reversed(range(start, len(self._layers))):
             layer, x = self._layers[number], inputs[number - start]
             if number in self._trained:
-                into = layer.weight_gradient
-                if into.dtype == x.dtype:
-                    torch.addmm(into, delta.t(), x, beta=0 if first else 1, out=into)
+                layer.bias_gradient.mul_(keep).add_(delta.sum(0, dtype=torch.float32))
+                if x.dtype == torch.float32:
+                    layer.weight_gradient.addmm_(delta.t(), x, beta=keep)
                 else:
-                    add(into, delta.t() @ x)
-                add(layer.bias_gradient, delta.sum(0, dtype=torch.float32))
+                    layer.weight_gradient.mul_(keep).add_(delta.t() @ x)
             if number > start:
                 delta = torch.mm(delta, layer.weight).mul_(x.sign_())  # the ReLU's derivative
 

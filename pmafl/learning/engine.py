@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.sgd import sgd
 
 from pmafl.learning.autograd import Autograd
 from pmafl.learning.dense import Dense, is_dense
@@ -31,7 +30,6 @@ class Engine:
         self.batch_size = learning.batch_size
         precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
         self._passes = Dense(model, precision) if is_dense(model) else Autograd(model, precision)
-        self._velocity = torch.zeros_like(model.flat)
 
     def train(
         self,
@@ -54,15 +52,14 @@ class Engine:
         if not groups:
             return weights.clone()
         model.load(weights)
-        self._velocity.zero_()
         samples = self._passes.begin(samples, part)
         with self._randomness(rng):
             for batch in self._batches(samples, rng, iterations):
-                self._passes.differentiate(batch)
+                self._passes.differentiate(batch, keep=self.momentum)  # so model.gradient is the momentum m
                 if proximal_weight:
                     model.gradient.add_(model.flat - weights, alpha=proximal_weight)
                 for where, rate in groups:
-                    self._step(where, rate)
+                    model.flat[where].add_(model.gradient[where], alpha=-rate)
         return model.flat.clone()
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
@@ -70,20 +67,6 @@ class Engine:
         self.model.load(weights)
         loss = self._passes.differentiate(self._passes.begin(samples, "all"))
         return float(loss), self.model.gradient.clone()
-
-    def _step(self, where: slice, rate: float) -> None:
-        sgd(
-            [self.model.flat[where]],
-            [self.model.gradient[where]],
-            [self._velocity[where]],
-            lr=rate,
-            momentum=self.momentum,
-            weight_decay=0.0,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-            fused=True,
-        )
 
     def _groups(self, part: Part) -> list[tuple[slice, float]]:
         """Slices of the parameter vector with the rate of each; one slice where one rate serves all."""

@@ -38,6 +38,20 @@ class Metrics:
     device_accuracy: NDArray[np.float64]
     device_loss: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, scores: list[Score], global_accuracy: float | None = None) -> "Metrics":
+        """The metrics of devices with these scores."""
+        accuracy, loss = np.array(scores).T
+        return cls(
+            accuracy=float(accuracy.mean()),
+            loss=float(loss.mean()),
+            accuracy_std=float(accuracy.std()),
+            worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
+            global_accuracy=global_accuracy,
+            device_accuracy=accuracy,
+            device_loss=loss,
+        )
+
 
 class Evaluator:
     """Evaluates states of one model on one test set; `rows` lists each device's test samples."""
@@ -60,16 +74,7 @@ class Evaluator:
             scores = self._personal_heads(state)
         else:
             scores = [self._whole_model(state, k) for k in range(len(self.rows))]
-        accuracy, loss = np.array(scores).T
-        return Metrics(
-            accuracy=float(accuracy.mean()),
-            loss=float(loss.mean()),
-            accuracy_std=float(accuracy.std()),
-            worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
-            global_accuracy=global_accuracy,
-            device_accuracy=accuracy,
-            device_loss=loss,
-        )
+        return Metrics.of(scores, global_accuracy)
 
     def _personal_heads(self, state: LearningState) -> list[Score]:
         model = self.model

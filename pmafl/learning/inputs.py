@@ -43,7 +43,8 @@ class Inputs:
 
     def rows(self, index: Index) -> Samples:
         """The samples at `index`, ready for the model."""
-        x = torch.from_numpy(self._scale(self._x[index])).to(self._device)
-        if self._channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
+        values = torch.from_numpy(self._scale(self._x[index]))
+        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        # Not in numpy's memory: products depend, in their last bits, on its alignment, which varies.
+        x = torch.empty_like(values, device=self._device, memory_format=layout).copy_(values)
         return Samples(x, self.y[torch.from_numpy(index).to(self._device)])
