@@ -24,17 +24,20 @@ def rising_root(
     """
     at = np.clip(start, low, high)
     low_tried = high_tried = np.zeros(at.shape, bool)
+    last = before_last = np.full(at.shape, np.inf)
     for _ in range(STEPS):
         value, slope = residual(at)
         below, above = value <= 0, value >= 0
         low, high = np.where(below, at, low), np.where(above, at, high)
         low_tried, high_tried = low_tried | below, high_tried | above
-        middle = (low + high) / 2
-        step = at - value / slope
-        step = np.where(step >= low, step, np.where(low_tried, middle, low))
-        step = np.where(step <= high, step, np.where(high_tried, middle, high))
-        done = np.abs(step - at).max(initial=0.0) < SMALL_STEP
+        newton, middle = at - value / slope, (low + high) / 2
+        # Between inflections Newton's method may run in circles: its steps must halve every second time.
+        circling = low_tried & high_tried & (np.abs(newton - at) > before_last / 2)
+        good = (newton >= low) & (newton <= high) & ~circling
+        end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
+        step = np.where(good, newton, np.where(circling, middle, end))
+        before_last, last = last, np.abs(step - at)
         at = step
-        if done:
+        if np.all(last <= np.where(good, SMALL_STEP, 1e-15)):
             break
     return at

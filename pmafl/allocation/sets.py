@@ -45,7 +45,7 @@ class Sets:
 
     def sum(self, values: Array) -> Array:
         """Sum over the members of each set."""
-        return np.bincount(self.owner, weights=values, minlength=self.count)
+        return np.bincount(self.owner, values, self.count).astype(np.float64, copy=False)
 
     def largest(self, values: Array) -> Array:
         """Largest value among the members of each set; 0 for an empty one."""

@@ -19,7 +19,7 @@ Index = npt.NDArray[np.intp]
 SMALLEST, LARGEST = 1e-60, 1e30
 
 _POSITIVE = ("bandwidth_hz", "noise_w_per_hz", "deadline_s", "max_frequency_hz", "max_power_w")
-_WHOLE_CELL = (
+CELL_FIELDS = (
     "bandwidth_hz",
     "noise_w_per_hz",
     "deadline_s",
@@ -73,7 +73,7 @@ class RoundProblem:
         if np.size(self.energy_cap_j) == 0:
             object.__setattr__(self, "energy_cap_j", np.full(devices, np.inf))
         for name in (entry.name for entry in fields(self)):
-            shape = () if name in _WHOLE_CELL else (devices,)
+            shape = () if name in CELL_FIELDS else (devices,)
             value = _checked(name, getattr(self, name), shape)
             object.__setattr__(self, name, value if shape else value.item())
         if self.local_iterations < 1 or self.local_iterations != int(self.local_iterations):

@@ -1,0 +1,80 @@
+"""Round problems and decisions as JSON, for scripts and other systems."""
+
+import json
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from pmafl.errors import InputError
+from pmafl.scheduling.decision import Decision
+from pmafl.wireless.problem import CELL_FIELDS, Mask, RoundProblem
+
+_DEVICE_FIELDS = [entry.name for entry in fields(RoundProblem) if entry.name not in CELL_FIELDS]
+_DEFAULTS = {"energy_cap_j": np.inf}
+
+
+def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
+    """The problem, and the set that its ``"scheduled"`` list fixes, if it has one."""
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the problem is not JSON: {str(error).splitlines()[0]}") from None
+    _check_keys(raw, "the problem", [*CELL_FIELDS, "devices"], ["scheduled"])
+    devices = raw["devices"]
+    if not isinstance(devices, list) or not devices:
+        raise InputError("devices must be a list of at least one device")
+    required = [name for name in _DEVICE_FIELDS if name not in _DEFAULTS]
+    for index, device in enumerate(devices):
+        _check_keys(device, f"devices[{index}]", required, _DEFAULTS)
+    cell: dict[str, Any] = {name: _number(raw[name], name) for name in CELL_FIELDS}
+    problem = RoundProblem(**cell, **{name: _column(devices, name) for name in _DEVICE_FIELDS})
+    return problem, _fixed_set(raw["scheduled"], problem.devices) if "scheduled" in raw else None
+
+
+def write_decision(decision: Decision) -> str:
+    """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled."""
+    answer: dict[str, Any] = {}
+    for entry in fields(decision):
+        value = getattr(decision, entry.name)
+        answer[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
+    answer["scheduled"] = decision.scheduled_devices
+    return json.dumps(answer, allow_nan=False)
+
+
+def _check_keys(raw: Any, where: str, required: Collection[str], optional: Collection[str]) -> None:
+    if not isinstance(raw, dict):
+        raise InputError(f"{where} must be a JSON object with {', '.join(required)}")
+    for key in required:
+        if key not in raw:
+            raise InputError(f"{where} has no {key}")
+    for key in raw:
+        if key not in required and key not in optional:
+            raise InputError(f"{where} has {key!r}; its keys are {', '.join([*required, *optional])}")
+
+
+def _column(devices: list[dict[str, Any]], name: str) -> Any:
+    default = _DEFAULTS.get(name)
+    return np.array(
+        [_number(device.get(name, default), f"devices[{i}].{name}") for i, device in enumerate(devices)]
+    )
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where} is {json.dumps(value):.40}; it must be a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{where} is too large a number") from None
+
+
+def _fixed_set(raw: Any, devices: int) -> Mask:
+    numbers = range(devices)
+    whole = isinstance(raw, list) and all(type(entry) is int and entry in numbers for entry in raw)
+    if not whole or len(set(raw)) < len(raw):
+        raise InputError(f"scheduled must be a list of different device numbers from 0 to {devices - 1}")
+    mask = np.zeros(devices, bool)
+    mask[raw] = True
+    return mask
