@@ -5,7 +5,7 @@ The paper states rate 0.05, momentum 0.9 and 5 local iterations, but no batch si
 seen: take the candidate with the highest sum of the two accuracies after the last round; what sets the two
 apart plays no part. Finished cells are kept, so the study can be interrupted, and run by several processes.
 
-    python benchmarks/cifar10_study.py [--rounds 15] [--out runs/cifar10-study]
+    python benchmarks/cifar10_study.py [--rounds 10] [--out runs/cifar10-study]
 """
 
 import argparse
@@ -65,7 +65,7 @@ def train(candidate: tuple[int, float, float], algorithm: str, rounds: int, seed
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/cifar10-study"))
     options = parser.parse_args()

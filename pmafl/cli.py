@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from pmafl import __version__
+from pmafl.commands.compare import compare
+from pmafl.commands.data import data
+from pmafl.commands.run import run
 from pmafl.commands.settings import settings
 from pmafl.errors import InputError, NoAnswer
 
@@ -19,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (settings,):
+for command in (run, compare, settings, data):
     app.command()(command)
 
 

@@ -253,7 +253,7 @@ class RunSettings(Section):
         default="full", description='"none": no limits on band, deadline or energy (learning alone)'
     )
     evaluate_every: int = Field(default=1, ge=1, description="rounds between evaluations")
-    checkpoint_every: int = Field(default=10, ge=1, description="rounds between checkpoints")
+    checkpoint_every: int = Field(default=1, ge=1, description="rounds between checkpoints")
 
     @model_validator(mode="after")
     def _something_runs(self) -> "RunSettings":

@@ -1,0 +1,83 @@
+"""`pmafl compare`: a grid of policies, algorithms, settings and seeds, as a table and a plot."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.errors import InputError
+from pmafl.settings import parse_assignment
+
+ALIASES = {"policy": "policy.name", "algorithm": "learning.algorithm"}
+
+VaryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary", metavar="KEY=A,B,...", help="Vary a setting, policy or algorithm; may be repeated."
+    ),
+]
+
+
+def compare(
+    source: SourceArgument = "mnist",
+    vary: VaryOption = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from run.seed on.")] = 3,
+    set_: SetOption = None,
+    out: Annotated[Path, typer.Option(help="Directory of the comparison; done runs in it are kept.")] = Path(
+        "runs/compare"
+    ),
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Processes here, or a Ray cluster.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Parallel processes; default one a core.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
+) -> None:
+    """Run every combination of the varied settings for every seed, and compare them pair by pair."""
+    varied = variations(vary)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pmafl import comparison, plots
+    from pmafl.display import comparison_table
+    from pmafl.settings import load
+
+    overrides = assignments(set_)
+    first_seed = load(source, overrides).run.seed
+    grid = comparison.grid(source, overrides, varied, range(first_seed, first_seed + seeds), out)
+    waiting = comparison.unfinished(grid)
+    console = Console()
+    with Progress(console=console) as progress:
+        bar = progress.add_task("runs", total=len(grid), completed=len(grid) - len(waiting))
+
+        def report(done: int, total: int) -> None:
+            progress.update(bar, completed=len(grid) - total + done)
+
+        if engine == "ray":
+            comparison.run_on_ray(waiting, address, report)
+        else:
+            comparison.run_locally(waiting, workers or os.cpu_count() or 1, report)
+    rows = comparison.tabulate(grid)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "table.csv").write_text(comparison.to_csv(rows), encoding="utf-8")
+    (out / "table.tex").write_text(comparison.to_latex(rows), encoding="utf-8")
+    picture = plots.plot_comparison(rows, out / "comparison.png")
+    console.print(comparison_table(rows))
+    console.print(f"tables and plot are in {out}; start with {picture}", highlight=False, soft_wrap=True)
+
+
+def variations(texts: list[str] | None) -> dict[str, list[Any]]:
+    """Varied keys and their values from the ``--vary`` options."""
+    found: dict[str, list[Any]] = {}
+    for text in texts or []:
+        key, equals, values = text.partition("=")
+        if not equals or not values:
+            raise InputError(f"--vary {text!r}: must be KEY=A,B,..., for example policy=dual,ocean")
+        key = ALIASES.get(key, key)
+        found[key] = [parse_assignment(f"{key}={value}")[1] for value in values.split(",")]
+        if len(set(map(str, found[key]))) < len(found[key]):
+            raise InputError(f"--vary {text!r}: names a value twice")
+    return found

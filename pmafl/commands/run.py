@@ -1,0 +1,59 @@
+"""`pmafl run`: one run from settings to pictures, or going on with one that stopped."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmafl.commands import SetOption, SourceArgument, assignments
+
+
+def run(
+    source: SourceArgument = "mnist",
+    set_: SetOption = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Scheduling policy; short for --set policy.name=...")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="Learning algorithm; short for --set learning.algorithm=...")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set run.seed=...")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; default runs/DATE-TIME.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the run in DIR.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
+    ] = None,
+) -> None:
+    """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume."""
+    from rich.console import Console
+
+    from pmafl import runs
+    from pmafl.callbacks import tensorboard as log_to_tensorboard
+    from pmafl.display import summary_table, watching
+    from pmafl.errors import InputError
+    from pmafl.plots import plot_run
+    from pmafl.settings import load
+
+    short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
+    overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
+    if resume is None:
+        directory = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+        runs.create(directory, load(source, overrides))
+    elif overrides or out is not None:
+        raise InputError("--resume takes no other settings: it goes on with those of its directory")
+    else:
+        directory = resume
+    console = Console()
+    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    try:
+        with watching(runs.read_settings(directory), console) as watch:
+            summary = runs.execute(directory, [watch, *callbacks])
+    except KeyboardInterrupt:
+        console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
+        raise
+    console.print(summary_table(summary))
+    overview, *_ = plot_run(directory)
+    console.print(
+        f"records and plots are in {directory}; start with {overview}", highlight=False, soft_wrap=True
+    )

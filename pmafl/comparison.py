@@ -1,0 +1,248 @@
+"""Grids of runs, paired by seed: what to run, running it in parallel, and the table that comes out.
+
+A grid is the product of varied settings and seeds; each of its runs has a directory of its own, named by
+its settings, and is skipped when it is done and gone on with when it was interrupted. How runs are executed
+is an engine: processes on this machine (`run_locally`) or tasks on a Ray cluster (`run_on_ray`).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from pmafl import runs
+from pmafl.errors import InputError
+from pmafl.settings import Settings, load
+
+METRICS = {
+    "final_accuracy": "final accuracy",
+    "best_accuracy": "best accuracy",
+    "final_loss": "final loss",
+    "scheduled_samples_per_round": "samples a round",
+    "scheduled_devices_per_round": "devices a round",
+    "energy_per_device_round_j": "energy (J)",
+    "max_energy_per_device_round_j": "worst device (J)",
+}
+# What each engine's worker needs: one thread a run, and no thread that spins while it waits.
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+
+SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
+
+Array = NDArray[np.float64]
+Variation = tuple[tuple[str, Any], ...]
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a grid: what was varied, its seed, its settings and its directory."""
+
+    variation: Variation
+    seed: int
+    settings: Settings
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and the half-width of its 95% interval (NaN for a single seed)."""
+
+    mean: float
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variation over all seeds: its metrics, and their paired differences to its baseline.
+
+    The baseline is the row with the same settings but the first value of the first varied key; for itself the
+    differences are empty.
+    """
+
+    variation: Variation
+    seeds: int
+    metrics: dict[str, Estimate]
+    differences: dict[str, Estimate]
+
+
+def label(variation: Variation) -> str:
+    """A variation in a few words, for tables and legends."""
+    return ", ".join(f"{SHORT_NAMES.get(key, key.rpartition('.')[2])}={value}" for key, value in variation)
+
+
+def grid(
+    source: str,
+    overrides: Mapping[str, Any],
+    vary: Mapping[str, Sequence[Any]],
+    seeds: Iterable[int],
+    out: Path,
+) -> list[Job]:
+    """Every combination of the varied settings with every seed; wrong settings show before any run."""
+    jobs = []
+    for values in itertools.product(*vary.values()):
+        variation = tuple(zip(vary, values, strict=True))
+        for seed in seeds:
+            settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
+            name = hashlib.sha256(settings.to_toml().encode()).hexdigest()[:12]
+            jobs.append(Job(variation, seed, settings, out / "runs" / name))
+    return jobs
+
+
+def run_job(directory: Path, settings_toml: str) -> dict[str, bytes]:
+    """Run one directory to its end (in a worker) and give back its small files."""
+    from pmafl.settings import parse
+
+    if not (directory / "settings.toml").exists():
+        runs.create(directory, parse(settings_toml))
+    runs.execute(directory, wait=True)  # a worker on a lost node may take a moment to die
+    return {
+        name: (directory / name).read_bytes() for name in ("settings.toml", "rounds.jsonl", "summary.json")
+    }
+
+
+def unfinished(jobs: Iterable[Job]) -> list[Job]:
+    return [job for job in jobs if runs.read_summary(job.directory) is None]
+
+
+def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:
+    """Run jobs in parallel processes on this machine, one thread each."""
+    os.environ.update(WORKER_ENVIRONMENT)  # inherited by the workers, which import torch after it
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(run_job, job.directory, job.settings.to_toml()) for job in jobs]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                report(done, len(jobs))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None:
+    """Run jobs as tasks of a Ray cluster; those of a lost node go to another.
+
+    Workers write to the job's directory, which on several machines may or may not be shared: where it is not,
+    the small files of a finished run are brought back here.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise InputError("Ray is not installed; pip install 'pmafl[ray]'") from None
+    if not ray.is_initialized():
+        ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": WORKER_ENVIRONMENT})
+    task = ray.remote(num_cpus=1, max_retries=-1)(run_job)
+    waiting = {task.remote(job.directory.resolve(), job.settings.to_toml()): job for job in jobs}
+    for done in range(1, len(jobs) + 1):
+        (ready,), _ = ray.wait(list(waiting), num_returns=1)
+        job = waiting.pop(ready)
+        for name, content in ray.get(ready).items():
+            if not (job.directory / name).exists():
+                job.directory.mkdir(parents=True, exist_ok=True)
+                runs.write_atomically(job.directory / name, content)
+        report(done, len(jobs))
+
+
+def tabulate(jobs: Sequence[Job]) -> list[Row]:
+    """One row a variation, from the summaries of its runs."""
+    summaries: dict[Variation, dict[int, dict[str, Any]]] = {}
+    for job in jobs:
+        summary = runs.read_summary(job.directory)
+        if summary is None:
+            raise InputError(f"{job.directory} is not finished; run the comparison again to go on with it")
+        summaries.setdefault(job.variation, {})[job.seed] = summary
+    first_value = next(iter(summaries))[0][1] if jobs and jobs[0].variation else None
+    rows = []
+    for variation, by_seed in summaries.items():
+        baseline = summaries[((variation[0][0], first_value), *variation[1:])] if variation else by_seed
+        rows.append(_row(variation, by_seed, baseline))
+    return rows
+
+
+def _row(variation: Variation, by_seed: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Any]) -> Row:
+    metrics, differences = {}, {}
+    for metric in METRICS:
+        values = _values(by_seed, metric)
+        if values is None:
+            continue
+        metrics[metric] = estimate(values)
+        before = _values(baseline, metric)
+        if baseline is not by_seed and before is not None:
+            differences[metric] = estimate(values - before)
+    return Row(variation, len(by_seed), metrics, differences)
+
+
+def _values(by_seed: Mapping[int, Mapping[str, Any]], metric: str) -> Array | None:
+    values = [by_seed[seed].get(metric) for seed in sorted(by_seed)]
+    return None if None in values else np.array(values, dtype=np.float64)
+
+
+def estimate(values: Array) -> Estimate:
+    """Mean and 95% interval by Student's t."""
+    if values.size < 2:
+        return Estimate(float(values.mean()), float("nan"))
+    half_width = stdtrit(values.size - 1, 0.975) * values.std(ddof=1) / np.sqrt(values.size)
+    return Estimate(float(values.mean()), float(half_width))
+
+
+def present_metrics(rows: Sequence[Row]) -> list[str]:
+    """The metrics that any row has, in their usual order."""
+    return [metric for metric in METRICS if any(metric in row.metrics for row in rows)]
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """All numbers, one line a variation."""
+    metrics = present_metrics(rows)
+    parts = ("mean", "half_width", "difference", "difference_half_width")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    keys = [key for key, _ in rows[0].variation]
+    writer.writerow([*keys, "seeds", *(f"{metric}_{part}" for metric in metrics for part in parts)])
+    for row in rows:
+        cells: list[Any] = [*(value for _, value in row.variation), row.seeds]
+        for metric in metrics:
+            for estimates in (row.metrics, row.differences):
+                found = estimates.get(metric)
+                cells += ["", ""] if found is None else [repr(found.mean), repr(found.half_width)]
+        writer.writerow(cells)
+    return text.getvalue()
+
+
+def to_latex(rows: Sequence[Row]) -> str:
+    """A booktabs table of means and intervals."""
+    metrics = present_metrics(rows)
+    header = " & ".join(["", *(METRICS[metric] for metric in metrics)])
+    lines = [r"\begin{tabular}{l" + "r" * len(metrics) + "}", r"\toprule", header + r" \\", r"\midrule"]
+    for row in rows:
+        cells = (show(row.metrics.get(metric), metric, r"$\pm$") for metric in metrics)
+        line = " & ".join([label(row.variation), *cells]).replace("_", r"\_").replace("%", r"\%")
+        lines.append(line + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def show(found: Estimate | None, metric: str, plus_minus: str = "±", signed: bool = False) -> str:
+    """An estimate as people read it: percent for accuracies, a few digits otherwise."""
+    if found is None:
+        return ""
+    percent = metric.endswith("accuracy")
+    pattern = ("+" if signed else "") + (".2f" if percent or abs(found.mean) < 100 else ".0f")
+    if not percent and abs(found.mean) < 1:
+        pattern = ("+" if signed else "") + ".4f"
+    scale, unit = (100, "%") if percent else (1, "")
+    text = f"{scale * found.mean:{pattern}}{unit}"
+    if math.isnan(found.half_width):
+        return text
+    return f"{text} {plus_minus} {scale * found.half_width:{pattern.lstrip('+')}}{unit}"

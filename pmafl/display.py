@@ -1,0 +1,125 @@
+"""What a person sees of a run: a live panel (plain lines without a terminal), and a table at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from pmafl.comparison import METRICS, Row, label, present_metrics, show
+from pmafl.settings import Settings
+from pmafl.simulation import Callback, Record, World
+
+
+@contextmanager
+def watching(settings: Settings, console: Console) -> Iterator[Callback]:
+    """Show rounds as they happen."""
+    if console.is_terminal:
+        with _live(settings, console) as watch:
+            yield watch
+    else:
+        yield _plain(console)
+
+
+def _plain(console: Console) -> Callback:
+    def watch(world: World, record: Record) -> None:
+        facts = "  ".join(f"{name} {value}" for name, value in _facts(world, record).items())
+        console.print(
+            f"round {record.round + 1}/{world.settings.run.rounds}  {facts}", soft_wrap=True, highlight=False
+        )
+
+    return watch
+
+
+@contextmanager
+def _live(settings: Settings, console: Console) -> Iterator[Callback]:
+    progress = Progress(
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    task = progress.add_task("rounds", total=settings.run.rounds)
+    latest: dict[str, str] = {}
+    with Live(progress, console=console, refresh_per_second=4) as live:
+
+        def watch(world: World, record: Record) -> None:
+            latest.update(_facts(world, record))
+            table = Table.grid(padding=(0, 2))
+            for name, value in latest.items():
+                table.add_row(name, value)
+            progress.update(task, completed=record.round + 1)
+            live.update(Group(progress, table))
+
+        yield watch
+
+
+def _facts(world: World, record: Record) -> dict[str, str]:
+    facts = {"scheduled": f"{len(record.scheduled)} devices, {record.scheduled_samples} samples"}
+    if world.settings.run.wireless == "full":
+        mean_j, worst_j, budget_j = record.mean_energy_j, record.worst_energy_j, world.fleet.budget_j.mean()
+        facts["energy"] = f"{mean_j:.3g} J a device and round, worst {worst_j:.3g}, budget {budget_j:.3g}"
+    if record.accuracy is not None:
+        facts["accuracy"] = f"{record.accuracy:.2%}, worst tenth {record.worst_tenth_accuracy:.2%}"
+    return facts
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The end of a run as a table."""
+    table = Table(show_header=False, title=f"{summary['rounds']} rounds, policy {summary['policy']}")
+    for name, text in _summary_rows(summary):
+        table.add_row(name, text)
+    return table
+
+
+def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if summary["final_accuracy"] is not None:
+        yield "algorithm", summary["algorithm"]
+        spread = summary["accuracy_std_over_devices"]
+        yield "final accuracy", f"{summary['final_accuracy']:.2%} (deviation over devices {spread:.2%})"
+        yield "best accuracy", f"{summary['best_accuracy']:.2%}"
+        yield "final loss", f"{summary['final_loss']:.4f}"
+    devices, samples = summary["scheduled_devices_per_round"], summary["scheduled_samples_per_round"]
+    yield "scheduled a round", f"{devices:.1f} devices, {samples:.0f} samples"
+    if summary["energy_per_device_round_j"] is not None:
+        budget_j = summary["budget_j"]
+        mean_j, worst_j = summary["energy_per_device_round_j"], summary["max_energy_per_device_round_j"]
+        yield (
+            "energy a device and round",
+            f"{mean_j:.4g} J ({mean_j / budget_j:.0%} of the budget of {budget_j:.4g} J)",
+        )
+        yield "worst device", f"{worst_j:.4g} J ({worst_j / budget_j:.0%})"
+    yield "time", time.strftime("%H:%M:%S", time.gmtime(summary["wall_time_s"]))
+
+
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """A comparison: mean and 95% interval of each metric, paired differences to the baseline under it."""
+    metrics = present_metrics(rows)
+    table = Table(
+        title=f"mean ± 95% interval over {rows[0].seeds} seeds; below: paired difference to the first"
+    )
+    table.add_column("")
+    for metric in metrics:
+        table.add_column(METRICS[metric], justify="right")
+    for row in rows:
+        table.add_row(label(row.variation), *(show(row.metrics.get(metric), metric) for metric in metrics))
+        if row.differences:
+            cells = (show(row.differences.get(metric), metric, signed=True) for metric in metrics)
+            table.add_row("", *cells, style="dim")
+    return table

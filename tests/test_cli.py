@@ -1,0 +1,73 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def pmafl(*arguments, stdin=""):
+    return subprocess.run(
+        [sys.executable, "-m", "pmafl", *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
+
+
+def loaded_modules(code):
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+def test_printed_settings_are_a_fixed_point():
+    first = pmafl("settings", "mnist")
+    second = pmafl("settings", "-", stdin=first.stdout)
+    assert first.returncode == 0
+    assert second.stdout == first.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pmafl",
+        "import pmafl.cli",
+        "import pmafl.scheduling, pmafl.allocation, pmafl.wireless.cell, pmafl.data",
+        "from pmafl import load_settings, simulate\n"
+        "next(simulate(load_settings('mnist', {'run.learning': 'none'})))",
+    ],
+)
+def test_the_wireless_side_never_imports_torch(code):
+    assert "torch" not in loaded_modules(code)
+
+
+def test_help_is_fast():
+    pmafl("--help")
+    began = time.perf_counter()
+    assert pmafl("--help").returncode == 0
+    assert time.perf_counter() - began < 6  # a guard against importing torch or SciPy, not a benchmark
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["settings", "mnits"], "neither a preset"),
+        (["settings", "--set", "cell.bandwith_hz=1"], "did you mean cell.bandwidth_hz?"),
+        (["run", "--set", "fleet.devices=0"], "greater than or equal to 1"),
+        (["run", "--policy", "nonsense", "--set", "run.learning=none"], "nonsense"),
+        (["run", "--algorithm", "nonsense"], "nonsense"),
+        (["run", "--resume", "nowhere"], "not a run directory"),
+        (["compare", "--vary", "policy"], "KEY=A,B"),
+        (["compare", "--vary", "policy=dual,dual"], "twice"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = pmafl(*arguments)
+    assert result.returncode == 2
+    assert part in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.rglob("*.toml"))
+
+
+def test_an_unknown_command_is_exit_code_two():
+    assert pmafl("setings").returncode == 2

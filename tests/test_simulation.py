@@ -1,0 +1,145 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pmafl.errors import InputError, NoAnswer
+from pmafl.settings import load
+from pmafl.simulation import advance, build_world, channel_gain, simulate, start, wireless_world
+
+
+def wireless(**changes):
+    overrides = {"run.learning": "none", "run.rounds": 10, "policy.name": "dual"}
+    return load("mnist", overrides | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def test_policies_on_one_seed_see_the_same_devices_and_channels():
+    one, other = (build_world(wireless(policy__name=name)) for name in ("dual", "ocean"))
+    assert np.array_equal(one.fleet.path_gain, other.fleet.path_gain)
+    assert np.array_equal(one.fleet.samples, other.fleet.samples)
+    for index in (0, 7):
+        assert np.array_equal(channel_gain(one, index), channel_gain(other, index))
+    assert not np.array_equal(channel_gain(one, 0), channel_gain(one, 1))
+
+
+def test_algorithms_on_one_seed_see_the_same_data_and_channels(tiny):
+    worlds = [build_world(load("mnist", tiny | {"learning.algorithm": name})) for name in ("pma", "fedavg")]
+    assert np.array_equal(channel_gain(worlds[0], 3), channel_gain(worlds[1], 3))
+    for device in range(6):
+        a, b = (world.task.device_samples(device) for world in worlds)
+        assert np.array_equal(a.x.numpy(), b.x.numpy())
+
+
+def test_schedule_and_energy_do_not_depend_on_learning(tiny):
+    full = list(simulate(load("mnist", tiny)))
+    alone = list(simulate(load("mnist", tiny | {"run.learning": "none"})))
+    assert [
+        replace(r, accuracy=None, loss=None, accuracy_std=None, worst_tenth_accuracy=None) for r in full
+    ] == alone
+
+
+def test_a_round_keeps_deadline_and_band():
+    for record in simulate(wireless()):
+        assert sum(record.bandwidth_share) <= 1 + 1e-9
+        total_s = np.add(record.compute_time_s, record.upload_time_s)
+        assert np.all(total_s <= 2 + 1e-9)
+
+
+def test_queues_follow_the_energy():
+    world = build_world(wireless())
+    state = start(world)
+    queue_j = np.zeros(100)
+    for _ in range(10):
+        state, record = advance(world, state)
+        energy_j = np.zeros(100)
+        energy_j[record.scheduled] = np.add(record.compute_energy_j, record.upload_energy_j)
+        queue_j = np.maximum(queue_j + energy_j - world.fleet.budget_j, 0)
+        assert state.queues.queue_j == pytest.approx(queue_j, abs=1e-12)
+
+
+def test_a_hard_budget_is_never_exceeded():
+    world = build_world(wireless(policy__hard_budget=True, run__rounds=40, policy__tradeoff=0.1))
+    state = start(world)
+    while state.round < 40:
+        state, _ = advance(world, state)
+    assert np.all(state.queues.spent_j <= 40 * world.fleet.budget_j * (1 + 1e-9))
+
+
+def test_going_on_from_a_state_gives_the_same_rounds(tiny):
+    world = build_world(load("mnist", tiny))
+    state, whole, states = start(world), [], []
+    for _ in range(5):
+        states.append(state)
+        state, record = advance(world, state)
+        whole.append(record)
+    fresh = build_world(load("mnist", tiny))
+    _, record = advance(fresh, states[3])
+    assert record == whole[3]
+
+
+def test_learning_reaches_a_good_accuracy_on_an_easy_problem(tiny):
+    *_, last = simulate(load("mnist", tiny | {"run.rounds": 15, "learning.batch_size": 8}))
+    assert last.accuracy > 0.9
+
+
+def test_evaluation_keeps_its_interval_and_never_misses_the_end(tiny):
+    records = list(simulate(load("mnist", tiny | {"run.evaluate_every": 2})))
+    assert [record.accuracy is not None for record in records] == [False, True, False, True, True]
+
+
+def test_without_the_wireless_side_any_number_of_devices_takes_part(tiny):
+    free = {
+        "run.wireless": "none",
+        "policy.name": "uniform",
+        "policy.options.count": 4,
+        "cell.deadline_s": 1e-6,
+    }
+    for record in simulate(load("mnist", tiny | free)):
+        assert len(record.scheduled) == 4
+        assert record.objective is None
+
+
+def test_a_policy_that_needs_the_cell_is_refused_without_it():
+    with pytest.raises(InputError, match="'dual' needs the radio; without it choose uniform or all"):
+        build_world(load("mnist", {"run.wireless": "none", "policy.name": "dual"}))
+
+
+def test_a_deadline_that_no_device_can_meet_is_refused():
+    with pytest.raises(InputError, match=r"cell.deadline_s = 0.2: no device can take part"):
+        build_world(wireless(cell__deadline_s=0.2))
+
+
+def test_a_set_that_does_not_fit_names_its_round():
+    with pytest.raises(NoAnswer, match="round 0"):
+        list(simulate(wireless(policy__name="all")))
+
+
+def test_a_trace_replaces_the_channel_model(tmp_path):
+    gains = np.random.default_rng(3).exponential(1e-8, (10, 100))
+    np.save(tmp_path / "gains.npy", gains)
+    world = build_world(wireless(cell__gain_trace=str(tmp_path / "gains.npy")))
+    assert np.array_equal(channel_gain(world, 4), gains[4])
+    assert len(list(simulate(world.settings))) == 10
+
+
+def test_heterogeneous_fleets_run():
+    spread = {"distribution": "loguniform", "low": 60, "high": 600}
+    records = list(
+        simulate(wireless(fleet__samples=spread, fleet__budget_j={**spread, "low": 0.05, "high": 0.2}))
+    )
+    assert records[-1].scheduled_samples > 0
+
+
+def test_the_wireless_world_is_the_same_without_learning(tiny):
+    settings = load("mnist", tiny)
+    assert np.array_equal(wireless_world(settings).fleet.samples, build_world(settings).fleet.samples)
+
+
+def test_callbacks_see_every_round():
+    seen = []
+    list(
+        simulate(
+            wireless(), callbacks=[lambda world, record: seen.append((world.fleet.devices, record.round))]
+        )
+    )
+    assert seen == [(100, index) for index in range(10)]
