@@ -12,6 +12,7 @@ from pmafl import __version__
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
 from pmafl.commands.run import run
+from pmafl.commands.schedule import schedule
 from pmafl.commands.settings import settings
 from pmafl.errors import InputError, NoAnswer
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, compare, settings, data):
+for command in (run, compare, schedule, settings, data):
     app.command()(command)
 
 
