@@ -29,7 +29,7 @@ from pmafl.theory.measurement import (
     measured_constants,
     typical_constants,
 )
-from pmafl.theory.promise import Promise, against_losses, departures, promise
+from pmafl.theory.promise import SOUND, Promise, against_losses, departures, promise
 
 Schedule = list[list[int]]
 Report = Callable[[int, int], None]
@@ -57,13 +57,12 @@ class Assessment:
     """
 
     found: Measurement
-    constants: Constants
     rows: list[ConstantRow]
     verdicts: list[Verdict]
     not_covered: list[str]
     promises: list[Promise]
     remarks: list[str]
-    recorded_test_loss: float
+    recorded_test_loss: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: numbers that are not finite become None."""
@@ -93,20 +92,25 @@ def assess(
     again, of how many.
     """
     settings, records = read_run(directory)
+    schedule = _schedule(directory / "rounds.jsonl", records, settings.fleet.devices)
     others = [(text, what_if_samples(text, settings)) for text in what_if]  # before the minutes of measuring
-    found = measured(directory, settings, [r["scheduled"] for r in records], points, probed, report)
-    own = np.array([found.samples[r["scheduled"]].sum() for r in records])
-    constants = measured_constants(found, settings.learning, own)
-    promises = [promise(name, constants, found, taken) for name, taken in [("this run", own), *others]]
+    found = measured(directory, settings, schedule, points, probed, report)
+    own = np.array([found.samples[devices].sum() for devices in schedule])
+    measured_ones = measured_constants(found, settings.learning)
+    promises = [promise(name, measured_ones, found, taken) for name, taken in [("this run", own), *others]]
+    constants = promises[0].constants.get(SOUND, measured_ones)
+    verdicts = _verdicts(constants, typical_constants(constants, found))
+    not_covered, remarks = departures(settings.learning), against_losses(promises[0], found)
+    if not_covered or not all(verdict.holds for verdict in verdicts if "rate" in verdict.condition):
+        remarks.append("not all conditions hold: the formula has a value, but proves nothing about this run")
     return Assessment(
         found=found,
-        constants=constants,
         rows=constant_rows(constants, found),
-        verdicts=_verdicts(constants, typical_constants(constants, found)),
-        not_covered=departures(settings.learning),
+        verdicts=verdicts,
+        not_covered=not_covered,
         promises=promises,
-        remarks=against_losses(promises[0], found),
-        recorded_test_loss=records[-1]["loss"],
+        remarks=remarks,
+        recorded_test_loss=records[-1].get("loss"),
     )
 
 
@@ -121,6 +125,14 @@ def read_run(directory: Path) -> tuple[Settings, list[dict[str, Any]]]:
             f"{directory} holds {lines} of {rounds} rounds; finish it with pmafl run --resume {directory}"
         )
     return settings, runs.read_records(directory)[:rounds]
+
+
+def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:
+    for number, record in enumerate(records, start=1):
+        scheduled = record.get("scheduled") if isinstance(record, dict) else None
+        if not isinstance(scheduled, list) or not all(k in range(devices) for k in scheduled):
+            raise InputError(f"{path}, line {number}: needs a list 'scheduled' of devices 0 to {devices - 1}")
+    return [record["scheduled"] for record in records]
 
 
 def measured(
@@ -163,7 +175,7 @@ def what_if_samples(text: str, settings: Settings) -> Array:
     if kind == "policy" and value:
         return _policy_samples(value, settings)
     if kind == "samples" and value:
-        return _listed_samples(value, settings.run.rounds)
+        return _listed_samples(value, settings)
     raise InputError(f"--what-if {text!r}: must be policy=NAME, samples=N,N,... or samples=FILE")
 
 
@@ -179,14 +191,17 @@ def _policy_samples(name: str, settings: Settings) -> Array:
     return np.array(samples)
 
 
-def _listed_samples(value: str, rounds: int) -> Array:
+def _listed_samples(value: str, settings: Settings) -> Array:
     text = Path(value).read_text(encoding="utf-8", errors="replace") if Path(value).is_file() else value
     try:
         samples = [float(number) for number in re.split(r"[\s,]+", text.strip("[] \n"))]
     except ValueError:
         raise InputError(f"--what-if samples={value}: is neither a file nor numbers, with commas") from None
+    rounds, total = settings.run.rounds, float(wireless_world(settings).fleet.samples.sum())
     if len(samples) not in (1, rounds):
         raise InputError(f"--what-if samples={value}: has {len(samples)} numbers; must be 1 or {rounds}")
+    if not all(0 <= volume <= total for volume in samples):
+        raise InputError(f"--what-if samples={value}: each number must be 0 to {total:g}, all samples")
     return np.broadcast_to(np.array(samples), rounds)
 
 

@@ -6,14 +6,13 @@ other schedules can be asked about without measuring again.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from pmafl.errors import NoAnswer
 from pmafl.settings import LearningSettings
-from pmafl.theory.bound import run_bound
+from pmafl.theory.bound import RunBound, run_bound
 from pmafl.theory.constants import Array, Constants, largest_pl_constant, least_delta
 
 DIVERSITY_CANDIDATES = 100
@@ -66,21 +65,17 @@ class ConstantRow:
     how: str
 
 
-def measured_constants(found: Measurement, learning: LearningSettings, scheduled_samples: Array) -> Constants:
-    """The constants with which the bound holds at every point measured, the lowest for this schedule.
-
-    Many pairs (delta, rho) satisfy the diversity assumption: a larger rho allows a smaller delta. All are
-    true, so the pair is taken that gives the lowest bound at the end.
-    """
+def measured_constants(found: Measurement, learning: LearningSettings) -> Constants:
+    """The constants with which the assumptions hold at every point measured; diversity is all delta."""
     optimum = float(found.losses.min())
     pl_constant = largest_pl_constant(found.global_norms_squared, found.losses, optimum)
     u, v, uv, vu = found.smoothness.max(axis=(0, 1)).tolist()
-    draft = Constants(
+    return Constants(
         lipschitz_u=u,
         lipschitz_v=v,
         lipschitz_uv=uv,
         lipschitz_vu=vu,
-        delta=0.0,
+        delta=least_delta(found.device_norms_squared, found.global_norms_squared, rho=0.0),
         rho=0.0,
         optimum=optimum,
         extractor_rate=learning.extractor_rate,
@@ -88,15 +83,27 @@ def measured_constants(found: Measurement, learning: LearningSettings, scheduled
         pl_constant=min(pl_constant, u),  # smoothness caps it
     )
 
+
+def lowest_bound(
+    constants: Constants, found: Measurement, scheduled_samples: Array
+) -> tuple[Constants, RunBound]:
+    """The bound for a schedule with the (delta, rho) that makes its end lowest, and the constants with it.
+
+    Many pairs satisfy the diversity assumption at all points measured: the larger rho, the smaller delta.
+    The bound is true with each of them, so with the best one.
+    """
     start, total = float(found.losses[0]), float(found.samples.sum())
-
-    def final_gap(constants: Constants) -> float:
+    answers, refusals = [], []
+    for rho in _rho_candidates(found):
+        delta = least_delta(found.device_norms_squared, found.global_norms_squared, rho)
+        trial = replace(constants, rho=float(rho), delta=delta)
         try:
-            return float(run_bound(constants, start, scheduled_samples, total).gap[-1])
-        except NoAnswer:
-            return inf
-
-    return min((_with_diversity(draft, found, rho) for rho in _rho_candidates(found)), key=final_gap)
+            answers.append((trial, run_bound(trial, start, scheduled_samples, total)))
+        except NoAnswer as refusal:
+            refusals.append(refusal)
+    if not answers:
+        raise refusals[0]
+    return min(answers, key=lambda answer: float(answer[1].gap[-1]))
 
 
 def _rho_candidates(found: Measurement) -> Array:
@@ -107,15 +114,12 @@ def _rho_candidates(found: Measurement) -> Array:
     return np.append(0.0, highest * np.geomspace(0.01, 1, DIVERSITY_CANDIDATES))
 
 
-def _with_diversity(draft: Constants, found: Measurement, rho: float) -> Constants:
-    delta = least_delta(found.device_norms_squared, found.global_norms_squared, rho)
-    return replace(draft, rho=float(rho), delta=delta)
-
-
 def typical_constants(constants: Constants, found: Measurement) -> Constants:
-    """The same with the median instead of the largest smoothness constants: what most steps meet."""
+    """The same with medians over devices and points instead of the largest: what most of them would need."""
     u, v, uv, vu = np.median(found.smoothness, axis=(0, 1)).tolist()
-    return replace(constants, lipschitz_u=u, lipschitz_v=v, lipschitz_uv=uv, lipschitz_vu=vu)
+    median_norms_squared = np.median(found.device_norms_squared, axis=1, keepdims=True)
+    delta = least_delta(median_norms_squared, found.global_norms_squared, constants.rho)
+    return replace(constants, lipschitz_u=u, lipschitz_v=v, lipschitz_uv=uv, lipschitz_vu=vu, delta=delta)
 
 
 def constant_rows(constants: Constants, found: Measurement) -> list[ConstantRow]:
@@ -137,8 +141,12 @@ def constant_rows(constants: Constants, found: Measurement) -> list[ConstantRow]
     return [
         *smooth,
         ConstantRow("chi", constants.chi, typical.chi, "max(L_uv, L_vu) / sqrt(L_u L_v)"),
-        ConstantRow("rho", constants.rho, None, "with delta: the true pair with the lowest bound"),
-        ConstantRow("delta", constants.delta, None, f"least true for {devices} devices at {points} points"),
+        ConstantRow(
+            "rho", constants.rho, None, "of all pairs with delta that are true, the one with the lowest bound"
+        ),
+        ConstantRow(
+            "delta", constants.delta, typical.delta, f"least true for {devices} devices at {points} points"
+        ),
         ConstantRow("mu", pl_constant, None, f"least |grad_u F|^2 / (2 (F - F*)) of {points} points"),
         ConstantRow("F_0", float(found.losses[0]), None, "training loss at the start"),
         ConstantRow("F*", constants.optimum, None, "lowest training loss seen"),

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from pmafl.errors import NoAnswer
 from pmafl.settings import LearningSettings
-from pmafl.theory.bound import run_bound
 from pmafl.theory.constants import Array, Constants
-from pmafl.theory.measurement import Measurement
+from pmafl.theory.measurement import Measurement, lowest_bound
 
 SOUND, PRINTED = "with the measured mu", "as printed"
 
@@ -21,39 +20,44 @@ class Promise:
 
     scheduled_share: part of all samples that each round schedules.
     losses: the bound in each form; a form in which the theorem says nothing is missing.
+    constants: those of each form; delta and rho are chosen to make it lowest.
     remarks: what a reader should know before believing it.
     """
 
     name: str
     scheduled_share: Array
     losses: dict[str, Array]
+    constants: dict[str, Constants]
     remarks: list[str]
 
 
 def promise(name: str, constants: Constants, found: Measurement, scheduled_samples: Array) -> Promise:
     """The bound for `scheduled_samples` (one number a round) from the losses that were measured."""
-    start, total = float(found.losses[0]), float(found.samples.sum())
-    losses, remarks = {}, []
+    losses, used, remarks = {}, {}, []
     for form, taken in ((SOUND, constants), (PRINTED, replace(constants, pl_constant=None))):
         try:
-            losses[form] = run_bound(taken, start, scheduled_samples, total).loss
-            remarks.append(f"{form}: {_worth(losses[form], start)}")
+            used[form], bound = lowest_bound(taken, found, scheduled_samples)
         except NoAnswer as reason:
             remarks.append(f"{form}: {reason}")
-    share = scheduled_samples / total
+            continue
+        losses[form] = bound.loss
+        remarks.append(
+            f"{form}: {_worth(bound.loss)} (rho {used[form].rho:.3g}, delta {used[form].delta:.3g})"
+        )
+    share = scheduled_samples / found.samples.sum()
     if share.max() <= 0.5:
         remarks.append("no round schedules more than half of the samples: no true constants let it fall")
-    return Promise(name, share, losses, remarks)
+    return Promise(name, share, losses, used, remarks)
 
 
-def _worth(bound: Array, start: float) -> str:
-    rounds, last = len(bound) - 1, float(bound[-1])
+def _worth(bound: Array) -> str:
+    rounds, start, last = len(bound) - 1, float(bound[0]), float(bound[-1])
     if last >= start:
         return (
             f"vacuous, it allows a loss of {last:.4g} after {rounds} rounds, "
             f"{last / start:.3g} times the {start:.4g} at the start"
         )
-    return f"it promises a loss of at most {last:.4g} after {rounds} rounds; the start is {start:.4g}"
+    return f"a loss of at most {last:.4g} after {rounds} rounds, from {start:.4g} at the start"
 
 
 def against_losses(kept: Promise, found: Measurement) -> list[str]:

@@ -13,8 +13,8 @@ CONSTANTS = Constants(
     lipschitz_v=2.0,
     lipschitz_uv=0.0,
     lipschitz_vu=0.0,
-    delta=1.0,
-    rho=0.2,
+    delta=0.0,
+    rho=0.0,
     optimum=0.0,
     extractor_rate=0.5,
     predictor_rate=0.5,
@@ -31,13 +31,14 @@ FOUND = Measurement(
     samples=np.array([100.0]),
     test_loss=np.array(1.0),
 )
+DIVERSE = replace(FOUND, device_norms_squared=np.full((3, 1), 400.0))
 
 
 def test_both_forms_stand_side_by_side():
     made = promise("full", CONSTANTS, FOUND, np.full(2, 100.0))
     assert made.losses[SOUND] == pytest.approx([4, 3, 2.25])
     assert made.losses[PRINTED] == pytest.approx([4, 0, 0])
-    assert "at most 2.25 after 2 rounds" in made.remarks[0]
+    assert "at most 2.25 after 2 rounds, from 4 at the start" in made.remarks[0]
 
 
 def test_more_samples_give_a_lower_bound():
@@ -48,7 +49,7 @@ def test_more_samples_give_a_lower_bound():
 
 
 def test_a_vacuous_bound_is_called_so_and_by_how_much():
-    made = promise("few", replace(CONSTANTS, delta=20.0), FOUND, np.full(2, 10.0))
+    made = promise("few", CONSTANTS, DIVERSE, np.full(2, 10.0))
     assert made.remarks[0].startswith("with the measured mu: vacuous, it allows a loss of")
     times = made.losses[SOUND][-1] / 4
     assert f"{times:.3g} times the 4 at the start" in made.remarks[0]
