@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the problem has no answer, 2 bad input, 130 interrupted.
 import sys
 from typing import Annotated
 
+import click
 import typer
 
 from pmafl import __version__
@@ -20,8 +21,9 @@ app = typer.Typer(
     help="Federated learning over a wireless cell with battery-powered devices.",
     no_args_is_help=True,
     add_completion=False,
+    suggest_commands=False,  # click suggests already
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 for command in (run, compare, schedule, settings, data):
     app.command()(command)
@@ -45,12 +47,17 @@ def options(
 def main() -> None:
     """Entry point of the `pmafl` program."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        help_text.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        sys.exit(_complain(error.format_message(), 2))
     except InputError as error:
         sys.exit(_complain(error, 2))
     except NoAnswer as error:
         sys.exit(_complain(error, 1))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         sys.exit(_complain("interrupted", 130))
 
 

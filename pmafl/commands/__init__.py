@@ -7,7 +7,7 @@ import typer
 from pmafl.settings import parse_assignment
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="[PRESET|FILE]", help="mnist, cifar10, a TOML file, a run directory, or - .")
+    str, typer.Argument(metavar="PRESET|FILE", help="mnist, cifar10, a TOML file, a run directory, or - .")
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -36,7 +36,10 @@ def compare(
     ] = None,
     address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
 ) -> None:
-    """Run every combination of the varied settings for every seed, and compare them pair by pair."""
+    """Run every combination of the varied settings for every seed, and compare them pair by pair.
+
+    The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
+    """
     varied = variations(vary)
     from rich.console import Console
     from rich.progress import Progress

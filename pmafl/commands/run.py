@@ -25,7 +25,10 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
 ) -> None:
-    """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume."""
+    """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume.
+
+    The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
+    """
     from rich.console import Console
 
     from pmafl import runs
