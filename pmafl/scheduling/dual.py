@@ -16,7 +16,8 @@ from pmafl.scheduling.market import Market, count_willing, offers, open_market
 from pmafl.wireless.problem import Array, Mask, RoundProblem
 
 WINDOW = 32  # devices on either side of the margin that may change sides
-TRIALS = 16  # neighbouring sets solved in a step
+TRIALS = 8  # neighbouring sets solved in a step
+LOG_NOTHING = -500.0  # log of a price that is as good as 0
 
 
 def dual(tolerance: float = 1e-4) -> Policy:
@@ -33,20 +34,19 @@ def dual(tolerance: float = 1e-4) -> Policy:
 def _schedule(market: Market, tolerance: float) -> tuple[Allocation, float]:
     """The best allocation found and the lower bound."""
     willing = count_willing(market)
-    default = np.arange(min(willing + WINDOW, market.device.size)) < willing
-    allocation, objectives = _solve(market, default[None, :])
-    objective = objectives[0]
-    log_margin = market.log_limit[willing] if willing < market.device.size else -np.inf
-    priced = market.queue_j[:willing].any()
-    if log_margin == -np.inf or (priced and allocation.log_price[0] >= log_margin):
+    chosen = np.arange(min(willing + WINDOW, market.device.size)) < willing
+    allocation, objectives = _solve(market, chosen[None, :])
+    objective, log_price = objectives[0], _log_price(market, chosen, allocation)
+    if willing == market.device.size or log_price >= market.log_limit[willing]:
         return allocation, objective  # the price that fills the band keeps exactly these: optimal
 
-    _, loss = offers(market, market.frontier.log_end[: default.size].copy(), log_margin)
-    bound = float(loss[:willing].sum() - np.exp(log_margin))
-    penalty = np.abs(loss)  # what the bound rises by when a device is not where the price puts it
-    chosen = default
+    log_margin = market.log_limit[willing]
+    margin_loss = _losses(market, chosen.size, log_margin)
+    bound = float(margin_loss[:willing].sum() - np.exp(log_margin))
+    losses = {log_margin: margin_loss, LOG_NOTHING: _losses(market, chosen.size, LOG_NOTHING)}
     while objective - bound > tolerance * abs(bound):
-        neighbours = _neighbours(market, chosen, chosen != default, penalty, objective - bound)
+        losses[log_price] = _losses(market, chosen.size, log_price)
+        neighbours = _neighbours(market, chosen, losses, objective)
         if not len(neighbours):
             break
         trial, objectives = _solve(market, neighbours)
@@ -54,31 +54,41 @@ def _schedule(market: Market, tolerance: float) -> tuple[Allocation, float]:
         if objectives[best] >= objective:
             break
         chosen, objective, allocation = neighbours[best], objectives[best], trial.only(best)
+        log_price = _log_price(market, chosen, allocation)
     return allocation, bound
 
 
-def _neighbours(market: Market, chosen: Mask, moved: Mask, penalty: Array, room: float) -> Mask:
-    """Sets one add, drop or swap away that the bound allows to be better, the most promising first.
+def _losses(market: Market, count: int, log_price: float) -> Array:
+    return offers(market, market.frontier.log_end[:count].copy(), log_price)[1]
 
-    Args:
-        market: the devices.
-        chosen: the present set.
-        moved: who is not where the margin's price puts them.
-        penalty: what that adds to the lower bound of a set.
-        room: objective of the present set minus the bound.
+
+def _log_price(market: Market, chosen: Mask, allocation: Allocation) -> float:
+    """Log of what band is worth to a set: nothing to one without queues."""
+    return float(allocation.log_price[0]) if market.queue_j[: chosen.size][chosen].any() else LOG_NOTHING
+
+
+def _neighbours(market: Market, chosen: Mask, losses: dict[float, Array], objective: float) -> Mask:
+    """Sets one add, drop or swap away that may be better than the chosen one, the most promising first.
+
+    At any price, the losses of a set's members minus the price are a lower bound on its objective; the best
+    of these bounds ranks the sets, and rules out those that it puts above the present objective.
     """
     nobody = chosen.size  # a last entry to drop or add where a move does only one of them
-    change = np.append(np.where(moved, -penalty, penalty), 0.0)
-    min_share = np.append(market.frontier.min_share[:nobody], 0.0)
     near = np.arange(nobody) >= nobody - 2 * WINDOW
     drop = np.append(np.flatnonzero(near & chosen), nobody)
     add = np.append(np.flatnonzero(near & ~chosen), nobody)
-    rise = penalty[moved].sum() + change[drop][:, None] + change[add]
-    band = min_share[:nobody][chosen].sum() - min_share[drop][:, None] + min_share[add]
-    rise[band > 1] = np.inf
-    rise[-1, -1] = np.inf
-    ranked = np.argsort(rise, axis=None)[:TRIALS]
-    ranked = ranked[rise.flat[ranked] < room]
+
+    def totals(values: Array) -> Array:
+        """The sum of values over each neighbour's members, by dropped and added device."""
+        extended = np.append(values, 0.0)
+        total: Array = values[chosen].sum() - extended[drop][:, None] + extended[add]
+        return total
+
+    bound = np.max([totals(loss) - np.exp(log_price) for log_price, loss in losses.items()], axis=0)
+    bound[totals(market.frontier.min_share[:nobody]) > 1] = np.inf
+    bound[-1, -1] = np.inf
+    ranked = np.argsort(bound, axis=None)[:TRIALS]
+    ranked = ranked[bound.flat[ranked] < objective]
     sets = np.tile(np.append(chosen, False), (ranked.size, 1))
     row = np.arange(ranked.size)
     sets[row, drop[ranked // add.size]] = False

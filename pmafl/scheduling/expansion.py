@@ -31,19 +31,18 @@ def expand(
     """
     wanted = (min_share <= 1) & (problem.samples > 0)
     free = np.flatnonzero(wanted & (problem.queue_j == 0))
-    with np.errstate(divide="ignore"):
-        free = free[np.argsort(-problem.samples[free] / min_share[free], kind="stable")]
+    free = free[np.argsort(min_share[free] / problem.samples[free], kind="stable")]
+    free = free[: _fitting(min_share[free])]
     paid = np.flatnonzero(wanted & (problem.queue_j > 0))
-    paid = paid[np.argsort(rank[paid], kind="stable")]
-    order = np.concatenate([free, paid])
-    fitting = int(np.searchsorted(np.cumsum(min_share[order]), 1.0, side="right"))
+    order = np.concatenate([free, paid[np.argsort(rank[paid], kind="stable")]])
+    fitting = _fitting(min_share[order])
 
     def solve(lengths: range) -> tuple[Allocation, Array]:
         sets = Sets.prefixes(order, lengths)
         allocation = allocator(frontier, sets, energy_weights(problem.queue_j, sets))
         return allocation, problem.queue_j[sets.device] * allocation.energy_j - problem.value[sets.device]
 
-    length = min(free.size, fitting)
+    length = free.size
     best, losses = solve(range(length, length + 1))
     best_objective = losses.sum()
     while length < fitting:
@@ -59,3 +58,8 @@ def expand(
             break
         length = lengths[-1]
     return best
+
+
+def _fitting(min_share: Array) -> int:
+    """How many devices, in order, fit the band together."""
+    return int(np.searchsorted(np.cumsum(min_share), 1.0, side="right"))

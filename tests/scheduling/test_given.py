@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from pmafl.errors import NoAnswer
+from pmafl.scheduling import allocate_given
+
+
+def test_exactly_the_given_set_is_scheduled(make_problem):
+    decision = allocate_given(make_problem(queue_j=[1, 2, 3]), np.array([True, False, True]), "mine")
+    assert decision.policy == "mine"
+    assert decision.scheduled_devices == [0, 2]
+    assert decision.bandwidth_share[1] == 0
+
+
+def test_the_empty_set_is_an_answer(make_problem):
+    decision = allocate_given(make_problem(), np.array([False]), "mine")
+    assert decision.objective == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"max_frequency_hz": [1e9, 1e8]}, r"device 1 computes 4\.13 s at least; the deadline is 2 s"),
+        ({"channel_gain": [1e-8, 1e-18]}, "device 1 cannot upload in time with the whole band"),
+        ({"energy_cap_j": [1.0, 0.01]}, r"device 1 cannot stay within its energy cap of 0\.01 J"),
+        ({"bandwidth_hz": 4e5}, r"its 2 devices need \d+\.\d% of the band at least"),
+    ],
+)
+def test_an_infeasible_set_is_refused_with_the_reason(make_problem, change, reason):
+    problem = make_problem(**{"queue_j": [1.0, 1.0], **change})
+    with pytest.raises(NoAnswer, match=reason):
+        allocate_given(problem, np.array([True, True]), "mine")
