@@ -24,7 +24,7 @@ def ocean(compute_fraction: float = 0.0) -> Policy:
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         frontier = frontiers(problem)
-        gain = np.maximum(problem.channel_gain, 1e-300)
+        gain = np.maximum(problem.channel_gain, 1e-100)  # without a channel the rank does not matter
         compute = np.maximum(frontier.least_compute, compute_fraction)
         min_share = np.maximum(frontier.min_share, smallest_share(frontier, compute, 1 - compute))
         allocation = expand(problem, frontier, problem.queue_j / gain, min_share, _at_fixed_times(compute))

@@ -1,0 +1,218 @@
+import io
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+from pmafl import cli
+
+CELL = {
+    "bandwidth_hz": 1e7,
+    "noise_w_per_hz": 3.98e-21,
+    "deadline_s": 2.0,
+    "upload_bits": 8531968,
+    "energy_coefficient": 5e-27,
+    "local_iterations": 5,
+    "tradeoff": 0.001,
+}
+DEVICE = {
+    "samples": 600,
+    "cycles_per_sample": 137586.5,
+    "max_frequency_hz": 1e9,
+    "max_power_w": 1.0,
+    "channel_gain": 1e-8,
+    "queue_j": 0.3,
+}
+LISTS = (
+    "bandwidth_share", "compute_time_s", "upload_time_s", "frequency_hz", "power_w",
+    "compute_energy_j", "upload_energy_j",
+)  # fmt: skip
+
+
+def problem(*devices, **changes):
+    return json.dumps(CELL | {"devices": [DEVICE | device for device in devices]} | changes)
+
+
+@pytest.fixture
+def schedule(monkeypatch, capsys):
+    """Runs `pmafl schedule -` in this process: exit code, output, errors."""
+
+    def run(text, *options):
+        raw = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(raw)))
+        monkeypatch.setattr(sys, "argv", ["pmafl", "schedule", "-", *options])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        output = capsys.readouterr()
+        return end.value.code or 0, output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def answer(schedule):
+    def run(text, *options):
+        code, out, err = schedule(text, "--json", *options)
+        assert (code, err) == (0, "")
+        return json.loads(out, parse_constant=pytest.fail)
+
+    return run
+
+
+def test_the_answer_keeps_the_contract(answer):
+    found = answer(problem({}, {"queue_j": 5e3}, {"channel_gain": 1e-9}))
+    assert set(found) == {"policy", "scheduled", "objective", "lower_bound", "gap", *LISTS}
+    assert found["policy"] == "dual"
+    assert found["scheduled"] == [0, 2]
+    assert all(len(found[key]) == 3 and found[key][1] == 0 for key in LISTS)
+    assert found["gap"] == pytest.approx(found["objective"] - found["lower_bound"])
+
+
+@pytest.mark.parametrize("policy", ["set-expansion", "exhaustive", "ocean", "rs-wel", "all"])
+def test_every_policy_answers(answer, policy):
+    assert answer(problem({}, {}), "--policy", policy)["policy"] == policy
+
+
+def test_options_and_seed_reach_the_policy(answer):
+    text = problem(*[{}] * 9)
+    draws = [answer(text, "--policy", "uniform", "--option", "count=3", "--seed", seed) for seed in "0012"]
+    assert all(len(draw["scheduled"]) == 3 for draw in draws)
+    assert draws[0] == draws[1]
+    assert len({tuple(draw["scheduled"]) for draw in draws}) > 1
+
+
+def test_a_fixed_set_is_allocated_or_refused_with_the_reason(schedule, answer):
+    found = answer(problem({}, {}, {}, scheduled=[1]))
+    assert (found["policy"], found["scheduled"], found["gap"]) == ("fixed", [1], None)
+    code, out, err = schedule(problem({}, {"channel_gain": 1e-30}, scheduled=[0, 1]), "--json")
+    assert (code, out) == (1, "")
+    assert "device 1 cannot upload in time" in err
+
+
+def test_the_table_says_who_takes_part_and_why_others_do_not(schedule):
+    code, out, _ = schedule(problem({}, {"channel_gain": 1e-30}, {"queue_j": 1e9}))
+    assert code == 0
+    assert "policy dual" in out
+    assert "1 of 3 devices with 600 samples" in out
+    assert "device 1 cannot upload in time" in out
+    assert "device 2 is not worth its energy" in out
+
+
+def test_a_long_table_is_cut_and_says_so(schedule):
+    _, out, _ = schedule(problem(*[{"queue_j": 1e9}] * 150))
+    assert "and 50 more were left out" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON"),
+        ("[]", "the problem must be a JSON object with bandwidth_hz"),
+        ("{}", "the problem has no bandwidth_hz"),
+        (problem(), "devices must be a list of at least one device"),
+        (problem(devices={}), "devices must be a list"),
+        (problem(devices=[3]), "devices[0] must be a JSON object"),
+        (problem(devices=[DEVICE, {"samples": 1}]), "devices[1] has no cycles_per_sample"),
+        (problem({"gain": 1}), "devices[0] has 'gain'; its keys are samples"),
+        (problem({}, band=1), "the problem has 'band'"),
+        (problem({}, {"channel_gain": float("nan")}), "channel_gain of device 1 is nan"),
+        (problem({"channel_gain": -1e-8}), "channel_gain of device 0 is -1e-08"),
+        (problem({"queue_j": float("inf")}), "queue_j of device 0 is inf"),
+        (problem({"samples": "600"}), 'devices[0].samples is "600"; it must be a number'),
+        (problem({"samples": True}), "devices[0].samples is true; it must be a number"),
+        (problem({"samples": None}), "devices[0].samples is null"),
+        (problem({"samples": 10**400}), "devices[0].samples is too large"),
+        (problem({}, deadline_s=0), "deadline_s is 0"),
+        (problem({}, local_iterations=0.5), "local_iterations is 0.5; it must be a whole number"),
+        (problem({}, scheduled=[1]), "scheduled must be a list of different device numbers from 0 to 0"),
+        (problem({}, scheduled=[0, 0]), "scheduled must be a list of different"),
+        (problem({}, scheduled=[True]), "scheduled must be a list of different"),
+        (problem({}, scheduled="all"), "scheduled must be a list of different"),
+    ],
+)
+def test_bad_input_is_one_clear_line(schedule, text, said):
+    code, out, err = schedule(text, "--json")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--policy", "best"], "there is no policy 'best'"),
+        (["--policy", "exhaustive"], "exhaustive was given 17 devices; it takes at most 16"),
+        (["--policy", "dual", "--option", "speed=1"], "policy 'dual' was given the options speed"),
+        (["--policy", "uniform", "--option", "count=99"], "count of policy uniform is 99"),
+    ],
+)
+def test_a_wrong_policy_or_option_is_one_clear_line(schedule, options, said):
+    code, _, err = schedule(problem(*[{}] * 17), *options)
+    assert code == 2
+    assert said in err
+
+
+@pytest.mark.parametrize("policy", ["dual", "set-expansion", "ocean", "rs-wel"])
+@pytest.mark.parametrize(
+    ("devices", "scheduled"),
+    [
+        ([{}], 1),
+        ([{}] * 30, 30),
+        ([{"samples": 0}], 0),
+        ([{"channel_gain": 1e-30}, {"channel_gain": 0}, {"max_frequency_hz": 1}], 0),
+        ([{"channel_gain": 1e3}, {"channel_gain": 1e-12}], 2),
+        ([{"queue_j": 0}, {"queue_j": 1e9}], 1),
+    ],
+)
+def test_hostile_devices_get_a_right_answer(answer, policy, devices, scheduled):
+    cheap = [{"queue_j": 0.01} | device for device in devices]
+    found = answer(problem(*cheap), "--policy", policy)
+    if policy != "rs-wel":  # it also takes those that are not worth their energy
+        assert len(found["scheduled"]) == scheduled
+    assert sum(found["bandwidth_share"]) <= 1 + 1e-9
+
+
+def test_five_megabytes_are_answered(answer):
+    text = problem(*[{"channel_gain": 1e-9 + 1e-15 * i} for i in range(35_000)])
+    assert len(text) > 5e6
+    assert len(answer(text)["scheduled"]) > 10
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_line(monkeypatch, capsys, tmp_path):
+    for path in (tmp_path / "missing.json", tmp_path):
+        monkeypatch.setattr(sys, "argv", ["pmafl", "schedule", str(path)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert end.value.code == 2
+        assert "cannot be read" in capsys.readouterr().err
+
+
+def test_an_own_policy_is_found_by_its_path(tmp_path):
+    """From a file beside the user, as a program of its own, and without torch."""
+    (tmp_path / "mine.py").write_text(
+        "import sys\n"
+        "from pmafl.scheduling import allocate_given\n"
+        "def strongest(problem, rng):\n"
+        "    assert 'torch' not in sys.modules\n"
+        "    chosen = problem.channel_gain == problem.channel_gain.max()\n"
+        "    return allocate_given(problem, chosen, 'strongest')\n"
+    )
+    (tmp_path / "problem.json").write_text(problem({}, {"channel_gain": 1e-7}))
+    command = [
+        sys.executable,
+        "-m",
+        "pmafl",
+        "schedule",
+        "problem.json",
+        "--policy",
+        "mine:strongest",
+        "--json",
+    ]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout)["scheduled"] == [1]
