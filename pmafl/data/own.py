@@ -33,8 +33,11 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         ) from None
 
 
-def from_arrays(name: str, arrays: object, source: str) -> Dataset:
-    """A data set of arrays x, (N, F) or (N, C, H, W), and y, (N,); and x_test and y_test if there are any."""
+def from_arrays(name: str, arrays: object, source: str, classes: int | None = None) -> Dataset:
+    """A data set of arrays x, (N, F) or (N, C, H, W), and y, (N,); and x_test and y_test if there are any.
+
+    With `classes` it is one device's part of a data set of so many, and need not have them all.
+    """
     where = f"data.dataset = {name!r}"
     got = ", ".join(map(str, arrays)) if isinstance(arrays, Mapping) else type(arrays).__name__
     if not isinstance(arrays, Mapping) or not {"x", "y"} <= set(arrays) <= set(NAMES):
@@ -52,7 +55,11 @@ def from_arrays(name: str, arrays: object, source: str) -> Dataset:
     else:
         x, y, x_test, y_test = _split(x, y, where)
     _check_together(x, y, x_test, y_test, where)
-    classes = int(y.max()) + 1
+    if classes is None:
+        _check_all_classes(y, y_test, where)
+        classes = int(y.max()) + 1
+    elif (highest := max(y.max(), y_test.max())) >= classes:
+        raise InputError(f"{where}: has label {highest}; must be 0 to {classes - 1}")
     mean, std = _moments(x)
     class_names = tuple(map(str, range(classes)))
     return Dataset(name, x, y, x_test, y_test, classes, mean, std, class_names, source)
@@ -110,6 +117,9 @@ def _check_together(x: NDArray[Any], y: IntArray, x_test: NDArray[Any], y_test: 
             f"{where}: a sample of x is {x.dtype} {x.shape[1:]}, one of x_test is {x_test.dtype} "
             f"{x_test.shape[1:]}; must be alike"
         )
+
+
+def _check_all_classes(y: IntArray, y_test: IntArray, where: str) -> None:
     trained, tested = np.unique(y), np.unique(y_test)
     gaps = np.flatnonzero(trained != np.arange(len(trained)))
     if len(gaps):

@@ -1,0 +1,72 @@
+"""A device's predictor, kept between rounds: in Flower's context, and on disk where there is a directory.
+
+The context is lost when a node restarts, the file is not. Both hold the same bytes: the head before and after
+the last round that the device trained in. A server that was killed asks for that round again; the device then
+starts from the head before it, and the answer is the same to the bit.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
+
+from pmafl.errors import InputError
+from pmafl.runs import write_atomically
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head before and after `round`."""
+
+    round: int
+    before: Array
+    after: Array
+
+    def at_start_of(self, round_index: int) -> Array:
+        return self.after if self.round < round_index else self.before
+
+
+class HeadStore:
+    """The head of one run. Without a directory it lives as long as the node."""
+
+    def __init__(self, context: Context, run: str, directory: Path | None) -> None:
+        self._records: Any = context.state
+        self._key = f"head-{run}"
+        self._file = directory / run / "head.safetensors" if directory else None
+
+    def load(self) -> Head | None:
+        """The newest head there is: a node killed at the wrong moment has an older one in its context."""
+        found = [_unpack(content, where) for content, where in self._contents()]
+        return max(found, key=lambda head: head.round, default=None)
+
+    def save(self, head: Head) -> None:
+        tensors = {"round": np.array([head.round]), "before": head.before, "after": head.after}
+        content = save_safetensors(tensors)
+        if self._file:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._file, content)
+        self._records[self._key] = ConfigRecord({"head": content})
+
+    def _contents(self) -> list[tuple[bytes, str]]:
+        contents = []
+        if self._key in self._records:
+            contents.append((self._records[self._key]["head"], "the context"))
+        if self._file and self._file.is_file():
+            contents.append((self._file.read_bytes(), str(self._file)))
+        return contents
+
+
+def _unpack(content: bytes, where: str) -> Head:
+    try:
+        tensors = load_safetensors(content)
+        return Head(int(tensors["round"][0]), tensors["before"], tensors["after"])
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{where}: damaged ({error}); delete it to start from the initial head") from None

@@ -1,0 +1,35 @@
+import json
+import shlex
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Sums of many threads may differ in their last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def federation(tmp_path, tiny):
+    """Runs the small problem on a grid and gives its directory; settings by dotted key."""
+
+    def run(grid, name="federation", grace_s=0.2, wait_s=0.5, **changes):
+        overrides = tiny | {"cell.deadline_s": 1.0, "policy.tradeoff": 1.0} | changes
+        config = {
+            "settings": "mnist",
+            "set": shlex.join(f"{key}={json.dumps(value)}" for key, value in overrides.items()),
+            "out": str(tmp_path / name),
+            "grace-s": grace_s,
+            "wait-s": wait_s,
+        }
+        from pmafl.flower import server
+
+        server.run(grid, config)
+        return tmp_path / name
+
+    return run

@@ -1,0 +1,136 @@
+"""Real SuperLink, real SuperNodes, TLS and keys on loopback, and what happens when they are killed."""
+
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the flower extra")
+
+from pmafl import runs
+from pmafl.flower.loopback import family, running, send_signal
+from pmafl.learning.workload import workload
+from pmafl.plots import plot_run
+from tests.flower.memory_grid import final_state, replay
+from tests.flower.wire import Wire
+
+pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]
+PATIENCE_S = 240
+OVERHEAD = 0.05
+
+
+def wait_for(condition, what):
+    until_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until_s, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Noisy 28 x 28 images of ten classes: the paper's network on a problem of seconds."""
+    rng = np.random.default_rng(0)
+    y = np.tile(np.arange(10), 30)
+    x = np.clip(rng.integers(0, 256, (10, 1, 28, 28))[y] + rng.normal(0, 40, (300, 1, 28, 28)), 0, 255)
+    np.savez(tmp_path / "images.npz", x=x.astype(np.uint8), y=y)
+    return tmp_path / "images.npz"
+
+
+def test_killed_nodes_and_servers_come_back_and_strangers_stay_out(tmp_path, images):
+    out = tmp_path / "run"
+    changes = (
+        f"data.dataset={images} data.partition=iid fleet.devices=3 fleet.samples=60 policy.name=all "
+        "run.rounds=3 run.evaluate_every=3"
+    )
+    config = {"settings": "mnist", "set": changes, "out": out, "grace-s": 90.0}
+    with running(tmp_path / "federation") as federation:
+        federation.make_certificate()
+        superlink = federation.start_superlink()
+        wires = [Wire(federation.port) for _ in range(3)]
+        nodes = []
+        for number, wire in enumerate(wires):
+            federation.make_key(f"device-{number}")
+            federation.register(f"device-{number}")
+            nodes.append(start_device(federation, number, wire))
+        refuses_strangers(federation)
+        first = federation.run(config)
+
+        wait_for(lambda: received(federation, "device-2", "train", 2), "the order of round 2")
+        kill(nodes[2])
+        wait_for(lambda: runs.complete_lines(out / "rounds.jsonl") == 2, "round 2 without device 2")
+        kill(superlink)
+        kill(first)
+
+        federation.start_superlink()
+        restart_device(federation, 2, wires[2])
+        assert federation.run(config).wait(PATIENCE_S) == 0
+        sent = [wire.sent for wire in wires]
+
+    records = runs.read_records(out)
+    assert [record["scheduled"] for record in records] == [[0, 1, 2]] * 3
+    assert [record["failed"] for record in records] == [[], [2], []]
+    # The same bits as without a network: device 2 trained round 3 with its head of round 1.
+    assert np.array_equal(final_state(out)["extractor"], replay(out))
+    assert runs.read_summary(out)["final_accuracy"] is not None
+    assert all(path.stat().st_size > 1000 for path in plot_run(out))
+
+    upload_bytes = workload(runs.read_settings(out).learning).upload_bits / 8
+    for record in records:
+        for size in record["upload_bytes"]:
+            assert size is None or upload_bytes <= size < (1 + OVERHEAD) * upload_bytes
+    for number, total in enumerate(sent):
+        uploads = sum(size is not None for record in records for size in [record["upload_bytes"][number]])
+        print(f"device {number}: {total} bytes on the wire for {uploads} uploads of {upload_bytes:.0f}")
+        assert uploads * upload_bytes < total < (1 + OVERHEAD) * uploads * upload_bytes
+
+
+def kill(process):
+    """SIGKILL, to all at once: the machine lost its power."""
+    send_signal(family(process), signal.SIGKILL)
+
+
+def start_device(federation, number, wire):
+    config = {"partition-id": number, "state-dir": federation.folder / f"heads-{number}"}
+    return federation.start_node(f"device-{number}", config, address=wire.address)
+
+
+def restart_device(federation, number, wire):
+    """Start a node that died until the SuperLink, which thinks for a while that it lives, lets it in."""
+    connected = federation.log(f"device-{number}").read_text().count("SuperNode ID")
+
+    def is_back():
+        nonlocal process
+        if process.poll() is not None:
+            process = start_device(federation, number, wire)
+        return federation.log(f"device-{number}").read_text().count("SuperNode ID") > connected
+
+    process = start_device(federation, number, wire)
+    wait_for(is_back, f"device {number} to be let in again")
+
+
+def received(federation, name, kind, number):
+    """Whether a node's log says that a message of a round has arrived."""
+    log = federation.log(name).read_text()
+    return re.search(rf"ROUND {number}\]\n.*Receiving: {kind} message", log) is not None
+
+
+def refuses_strangers(federation):
+    """A node whose key nobody registered, one without a key, and one that does not encrypt."""
+    federation.make_key("stranger")
+    trust = "--max-retries 1 --root-certificates server.crt"
+    attempts = {
+        "stranger": f"{trust} --auth-supernode-private-key stranger.key",
+        "keyless": trust,
+        "plain": "--max-retries 1 --insecure",
+    }
+    processes = [
+        federation.start_node(name, {"partition-id": 0}, options=options)
+        for name, options in attempts.items()
+    ]
+    for name, process in zip(attempts, processes, strict=True):
+        assert process.wait(PATIENCE_S) != 0
+        log = federation.log(name).read_text()
+        assert "Failed to initialize the connection" in log
+        assert "SuperNode ID" not in log
