@@ -55,8 +55,7 @@ def test_means_intervals_and_pairs_are_those_of_the_summaries(finished):
         return np.array([runs.read_summary(j.directory)[metric] for j in finished if j.variation == wanted])
 
     for deadline_s in (2.0, 2.5):
-        row = rows["policy.name", "ocean"], ("cell.deadline_s", deadline_s)
-        found = rows[row]
+        found = rows[("policy.name", "ocean"), ("cell.deadline_s", deadline_s)]
         ocean, dual = values("ocean", deadline_s), values("dual", deadline_s)
         assert found.metrics[metric].mean == pytest.approx(ocean.mean())
         # Student's t with 2 degrees of freedom: 4.3027 at 97.5%.
@@ -111,7 +110,7 @@ def test_ray_finishes_the_runs_of_a_killed_node(tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    overrides = WIRELESS | {"run.rounds": 400}
+    overrides = WIRELESS | {"run.rounds": 60}
     local = comparison.grid(
         "mnist", overrides, {"policy.name": ["dual", "ocean"]}, [1, 2, 3], tmp_path / "local"
     )
