@@ -1,30 +1,37 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: demo test lint bench clean
 
-demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end
-	$(BIN)/pmafl run mnist --out runs/demo
+demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
+	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
+	else $(BIN)/pmafl run mnist --out $(DEMO); fi
 
-test: $(VENV)/.ready  ## every test
+test: $(VENV)/.ready-dev  ## every test
 	$(BIN)/python -m pytest -q
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.ready  ## speed, as ratios measured side by side
+bench: $(VENV)/.ready-dev  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/loop.py
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
