@@ -5,7 +5,7 @@ DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench federation test-federation clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -24,6 +24,12 @@ bench: $(VENV)/.ready-dev  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/loop.py
 
+federation: $(VENV)/.ready-flower  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
+	$(BIN)/python -m pmafl.flower.loopback
+
+test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower  ## also those that start and kill SuperLinks and SuperNodes
+	$(BIN)/python -m pytest -q -m '' tests/flower
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=python3.11"; exit 2; }
@@ -33,6 +39,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.ready-flower: $(VENV)/.ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[flower]'
 	touch $@
 
 clean:

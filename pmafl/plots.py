@@ -19,9 +19,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pmafl.comparison import METRICS, Row, label, present_metrics
-from pmafl.runs import read_records, read_settings
+from pmafl.runs import read_budgets, read_records, read_settings
 from pmafl.settings import Settings
-from pmafl.simulation import wireless_world
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLE: Any = {
@@ -111,7 +110,7 @@ def energy_by_device(records: Records, devices: int) -> Array:
 def plot_run(directory: Path) -> list[Path]:
     """Draw every panel that a run has data for, into ``plots/``: the overview first, then one file each."""
     settings, records = read_settings(directory), read_records(directory)
-    panels = _panels(settings, wireless_world(settings).fleet.budget_j)
+    panels = _panels(settings, read_budgets(directory))
     folder = directory / "plots"
     folder.mkdir(exist_ok=True)
     paths = []

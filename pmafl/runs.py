@@ -33,6 +33,7 @@ from pmafl.settings import RunSettings, Settings, load
 from pmafl.simulation import Callback, Record, State, World, advance, build_world, start, wireless_world
 
 Tensors = dict[str, NDArray[Any]]
+FEDERATION = "federation.json"  # in runs on real devices: the run's name, and what devices said of themselves
 KEPT_CHECKPOINTS = 2  # the newest, and the one before in case the newest is damaged
 
 
@@ -84,6 +85,8 @@ def execute(directory: Path, callbacks: Iterable[Callback] = (), wait: bool = Fa
 def _execute(directory: Path, settings: Settings, callbacks: list[Callback]) -> dict[str, Any]:
     if (finished := read_summary(directory)) is not None:
         return finished
+    if (directory / FEDERATION).is_file():
+        raise InputError(f"{directory} is a federation's run, and devices keep their heads: use flwr run")
     world = build_world(settings)
     return carry_on(directory, world, start(world), advance, callbacks)
 
@@ -159,6 +162,14 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
+
+
+def read_budgets(directory: Path) -> NDArray[np.float64]:
+    """Energy that each device may spend a round: as a federation's devices said, else as the settings say."""
+    if (directory / FEDERATION).is_file():
+        said = json.loads((directory / FEDERATION).read_text(encoding="utf-8"))["fleet"]
+        return np.array(said["budget_j"])
+    return wireless_world(read_settings(directory)).fleet.budget_j
 
 
 def read_summary(directory: Path) -> dict[str, Any] | None:

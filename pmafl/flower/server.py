@@ -46,7 +46,6 @@ from pmafl.wireless.problem import RoundProblem
 
 logger = logging.getLogger("flwr.pmafl")
 app = ServerApp()
-FILE = "federation.json"
 
 
 @dataclass(frozen=True)
@@ -100,11 +99,11 @@ def prepare(directory: Path, config: Mapping[str, Any]) -> Settings:
     if (directory / "settings.toml").is_file():
         if runs.read_settings(directory) != settings:
             raise InputError(f"{directory} holds a run with other settings; choose another out")
-        if not (directory / FILE).is_file():
+        if not (directory / runs.FEDERATION).is_file():
             raise InputError(f"{directory} holds a run of the simulator; choose another out")
         return settings
     directory.mkdir(parents=True, exist_ok=True)
-    _write(directory, uuid.uuid4().hex, {})
+    _write(directory, uuid.uuid4().hex, _as_lists(wireless_world(settings).fleet))
     runs.create(directory, settings)
     return settings
 
@@ -114,7 +113,7 @@ class Federation:
 
     def __init__(self, grid: Grid, world: World, directory: Path, grace_s: float, wait_s: float) -> None:
         self._directory, self._world = directory, world
-        known = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        known = json.loads((directory / runs.FEDERATION).read_text(encoding="utf-8"))
         self._run: str = known["run"]
         for name, values in known["fleet"].items():
             getattr(world.fleet, name)[:] = values
@@ -246,7 +245,7 @@ def _as_lists(fleet: Fleet) -> dict[str, list[float]]:
 
 def _write(directory: Path, run: str, fleet: Mapping[str, list[float]]) -> None:
     content = json.dumps({"run": run, "fleet": fleet}, indent=2) + "\n"
-    runs.write_atomically(directory / FILE, content.encode())
+    runs.write_atomically(directory / runs.FEDERATION, content.encode())
 
 
 def _say(world: World, record: Record) -> None:

@@ -132,7 +132,7 @@ def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:
         scheduled = record.get("scheduled") if isinstance(record, dict) else None
         if not isinstance(scheduled, list) or not all(k in range(devices) for k in scheduled):
             raise InputError(f"{path}, line {number}: needs a list 'scheduled' of devices 0 to {devices - 1}")
-    return [record["scheduled"] for record in records]
+    return [sorted(set(record["scheduled"]) - set(record.get("failed", ()))) for record in records]
 
 
 def measured(

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 from safetensors.numpy import load_file
 
 from pmafl import runs
 from pmafl.flower import client
 from pmafl.learning.rounds import LearningState
 from pmafl.simulation import build_world
-
-TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # as Flower does for its apps
 
 
 @dataclass

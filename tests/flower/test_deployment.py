@@ -7,8 +7,6 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="needs the flower extra")
-
 from pmafl import runs
 from pmafl.flower.loopback import family, running, send_signal
 from pmafl.learning.workload import workload
@@ -21,10 +19,11 @@ PATIENCE_S = 240
 OVERHEAD = 0.05
 
 
-def wait_for(condition, what):
+def wait_for(condition, what, ended=lambda: None):
     until_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < until_s, f"waited {PATIENCE_S} s for {what}"
+        assert ended() is None, f"the run ended while the test waited for {what}"
         time.sleep(0.05)
 
 
@@ -57,9 +56,11 @@ def test_killed_nodes_and_servers_come_back_and_strangers_stay_out(tmp_path, ima
         refuses_strangers(federation)
         first = federation.run(config)
 
-        wait_for(lambda: received(federation, "device-2", "train", 2), "the order of round 2")
+        wait_for(lambda: received(federation, "device-2", "train", 2), "the order of round 2", first.poll)
         kill(nodes[2])
-        wait_for(lambda: runs.complete_lines(out / "rounds.jsonl") == 2, "round 2 without device 2")
+        wait_for(
+            lambda: runs.complete_lines(out / "rounds.jsonl") == 2, "round 2 without device 2", first.poll
+        )
         kill(superlink)
         kill(first)
 

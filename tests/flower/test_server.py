@@ -2,9 +2,6 @@ import json
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="needs the flower extra")
-
 from flwr.app import Array, Error, Message, MetricRecord
 
 from pmafl import runs
