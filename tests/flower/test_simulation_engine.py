@@ -4,11 +4,11 @@ import shlex
 
 import numpy as np
 import pytest
-from tests.flower.memory_grid import final_state
 
 from pmafl import runs
 from pmafl.flower.loopback import running
 from pmafl.settings import load
+from tests.flower.memory_grid import final_state
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(600)]
 CHANGES = {
