@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, Convolution
+from pmafl.learning.layout import OneDnnChain, fits_onednn, keep_freed_memory
 from pmafl.plugins import load_object
 from pmafl.settings import LearningSettings
 
-# Samples that go through the network at once: few enough for the intermediate images to stay in the cache.
+# Samples that go through the network at once: as many as pays.
+ONEDNN_CHUNK = 250
 CONVOLUTION_CHUNK = 50
 DENSE_CHUNK = 1000
 
@@ -41,8 +43,10 @@ class Model:
             _check_layers(module, name, layers, shared_layers)
             first = [p for layer in layers[:shared_layers] for p in layer.parameters()]
         self.layered = shared_layers >= 0 and bool(layers)
-        self.extractor = nn.Sequential(*layers[:shared_layers]) if self.layered else nn.Sequential()
-        self.predictor = nn.Sequential(*layers[shared_layers:]) if self.layered else module
+        in_onednn = self.layered and fits_onednn(self.members)
+        chain = OneDnnChain if in_onednn else nn.Sequential
+        self.extractor = chain(*_members(*layers[:shared_layers])) if self.layered else nn.Sequential()
+        self.predictor = chain(*_members(*layers[shared_layers:])) if self.layered else module
         self.module = module
 
         chosen = {id(p) for p in first}
@@ -53,7 +57,10 @@ class Model:
         self.parameters = self.flat.numel()
         self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
-        self.chunk = CONVOLUTION_CHUNK if self.convolutional else DENSE_CHUNK
+        self.chunk = DENSE_CHUNK
+        if self.convolutional:
+            self.chunk = ONEDNN_CHUNK if in_onednn else CONVOLUTION_CHUNK
+            keep_freed_memory()
 
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.predictor(self.extractor(x))
@@ -110,7 +117,7 @@ def count_multiply_adds(model: Model, input_shape: tuple[int, ...]) -> int:
 
     model.module.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, *input_shape, device=model.flat.device))
+        model.module(torch.zeros(1, *input_shape, device=model.flat.device))
     return int(counter.get_total_flops()) // 2
 
 
@@ -171,12 +178,12 @@ def _layers(members: list[nn.Module], name: str) -> list[nn.Sequential]:
     return layers
 
 
-def _members(module: nn.Sequential) -> Iterator[nn.Module]:
-    for child in module:
-        if isinstance(child, nn.Sequential):
-            yield from _members(child)
+def _members(*modules: nn.Module) -> Iterator[nn.Module]:
+    for module in modules:
+        if isinstance(module, nn.Sequential):
+            yield from _members(*module)
         else:
-            yield child
+            yield module
 
 
 def _check_layers(module: nn.Module, name: str, layers: list[nn.Sequential], shared_layers: int) -> None:

@@ -13,8 +13,10 @@ SHAPES = {"mlp": (1, 28, 28), "cnn": (3, 32, 32)}
 
 
 def learning(model: str = "mlp", **changes: Any) -> LearningSettings:
+    """Settings of the model's preset, but full batches with momentum unless told otherwise."""
     preset = {"mlp": "mnist", "cnn": "cifar10"}.get(model, "mnist")
-    overrides = {f"learning.{key}": value for key, value in {"model": model, **changes}.items()}
+    changes = {"model": model, "batch_size": 0, "momentum": 0.9, **changes}
+    overrides = {f"learning.{key}": value for key, value in changes.items()}
     return load(preset, overrides).learning
 
 

@@ -1,0 +1,73 @@
+"""oneDNN's layout changes where time goes, never what comes out."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pmafl.learning.layout import OneDnnChain, fits_onednn
+from pmafl.learning.model import build_model
+from tests.learning.synthetic import learning
+
+SMALL_CNN = [
+    nn.Conv2d(1, 8, 3, stride=2, padding=1),
+    nn.ReLU(inplace=True),
+    nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+    nn.Conv2d(8, 4, 3, dilation=2, groups=2, bias=False),
+    nn.ReLU(),
+    nn.Flatten(),
+    nn.Dropout(0.0),
+    nn.Linear(4 * 4 * 4, 10),
+]
+
+
+def outputs_and_gradients(chain, x):
+    chain.zero_grad()
+    scores = chain(x)
+    scores.square().sum().backward()
+    return [scores.detach(), *(p.grad.clone() for p in chain.parameters())]
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_chain_computes_the_same_in_either_layout(memory_format):
+    assert fits_onednn(SMALL_CNN)
+    x = torch.randn(6, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    plain = outputs_and_gradients(nn.Sequential(*SMALL_CNN), x)
+    chain = OneDnnChain(*copy.deepcopy(SMALL_CNN))
+    for value, truth in zip(
+        outputs_and_gradients(chain, x.contiguous(memory_format=memory_format)), plain, strict=True
+    ):
+        torch.testing.assert_close(value, truth, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_chain_returns_is_an_ordinary_tensor():
+    features = OneDnnChain(*SMALL_CNN[:3])(torch.zeros(2, 1, 28, 28))
+    assert features.layout == torch.strided
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"),
+        nn.Conv2d(1, 2, 3, padding="same"),
+        nn.MaxPool2d(2, dilation=2),
+        nn.GroupNorm(1, 1),
+        nn.GELU(),
+    ],
+)
+def test_a_network_with_anything_else_keeps_torchs_layout(member):
+    assert not fits_onednn([nn.Conv2d(1, 1, 3), member])
+
+
+def test_a_network_without_convolutions_keeps_torchs_layout():
+    assert not fits_onednn([nn.Linear(4, 4), nn.ReLU()])
+
+
+def test_the_papers_cnn_runs_in_onednns_layout_at_any_split():
+    for layers in range(6):
+        model = build_model(learning("cnn", shared_layers=layers), (3, 32, 32), 10, np.random.default_rng(1))
+        x = torch.randn(2, 3, 32, 32)
+        assert isinstance(model.predictor, OneDnnChain)
+        torch.testing.assert_close(model(x), model.module(x), rtol=0, atol=1e-6)
