@@ -76,6 +76,13 @@ class Frontier:
 
 def point(frontier: Frontier, log_y: Array) -> Point:
     """Share, energy, division of time and worth of band at y on each frontier."""
+    if log_y.size <= BLOCK:
+        return _point(frontier, log_y)
+    parts = [_point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
+    return Point(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _point(frontier: Frontier, log_y: Array) -> Point:
     y = np.exp(log_y)
     growth = np.expm1(y)
     ratio = growth / y
@@ -85,7 +92,7 @@ def point(frontier: Frontier, log_y: Array) -> Point:
     time_balance = frontier.upload_j / (2 * frontier.compute_j) * marginal / y
     root = np.sqrt(3 * time_balance)
     free_compute = 2 * np.sinh(np.arcsinh(1.5 * root) / 3) / root
-    free_upload = time_balance * free_compute**3
+    free_upload = time_balance * free_compute * free_compute * free_compute  # numpy's **3 is slow
     least_upload = ratio * (frontier.upload_j / frontier.power_j)
     capped = least_upload > free_upload
 
@@ -93,7 +100,7 @@ def point(frontier: Frontier, log_y: Array) -> Point:
     fastest = compute == frontier.least_compute
     upload = np.where(fastest, 1 - compute, np.where(capped, least_upload, free_upload))
 
-    compute_power = 2 * frontier.compute_j / compute**3
+    compute_power = 2 * frontier.compute_j / (compute * compute * compute)
     curvature = y * y * (growth + 1) / marginal
     upload_slope = np.where(
         capped, marginal / growth, np.where(fastest, 0.0, (curvature - 1) * compute / (1 + 2 * upload))
@@ -125,12 +132,16 @@ def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> A
 
 def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
     """log(y) where band is worth the price to each device: where it minimises E + price*share."""
+    log_y = np.empty_like(guess)
+    for block in blocks(guess.size):
+        part, price = frontier.take(block), log_price[block]
 
-    def residual(log_y: Array) -> tuple[Array, Array]:
-        at = point(frontier, log_y)
-        return at.log_price - log_price, at.price_slope
+        def residual(log_y: Array, part: Frontier = part, price: Array = price) -> tuple[Array, Array]:
+            at = _point(part, log_y)
+            return at.log_price - price, at.price_slope
 
-    return rising_root(residual, frontier.log_start, frontier.log_end, guess)
+        log_y[block] = rising_root(residual, part.log_start, part.log_end, guess[block])
+    return log_y
 
 
 def frontiers(problem: RoundProblem) -> Frontier:

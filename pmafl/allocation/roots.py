@@ -14,8 +14,7 @@ SMALL_STEP = 1e-8
 def rising_root(
     residual: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, start: Array
 ) -> Array:
-    """Where each residual, rising in its own variable, is zero; the nearer end of [low, high] where it is
-    not.
+    """Where each residual, rising in its own variable, is zero, or the nearer end of its bracket.
 
     Args:
         residual: gives value and slope (positive) for an array of arguments.
@@ -32,12 +31,12 @@ def rising_root(
         low_tried, high_tried = low_tried | below, high_tried | above
         newton, middle = at - value / slope, (low + high) / 2
         # Between inflections Newton's method may run in circles: its steps must halve every second time.
-        circling = low_tried & high_tried & (np.abs(newton - at) > before_last / 2)
+        circling = low_tried & high_tried & (np.abs(newton - at) > np.maximum(before_last / 2, SMALL_STEP))
         good = (newton >= low) & (newton <= high) & ~circling
         end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
         step = np.where(good, newton, np.where(circling, middle, end))
         before_last, last = last, np.abs(step - at)
         at = step
-        if np.all(last <= np.where(good, SMALL_STEP, 1e-15)):
+        if np.all(last <= np.where(good, SMALL_STEP, 1e-13)):
             break
     return at

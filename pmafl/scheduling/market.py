@@ -55,15 +55,13 @@ def offers(market: Market, log_y: Array, log_price: float) -> tuple[Array, Array
         log_y: a guess for each of the first devices, replaced by their points on the frontier.
         log_price: log of the price of the whole band.
     """
-    share, loss = np.empty(log_y.size), np.empty(log_y.size)
-    for block in blocks(log_y.size):
-        frontier, queue_j = market.frontier.take(block), market.queue_j[block]
-        log_queue = np.log(queue_j, where=queue_j > 0, out=np.full(queue_j.size, -np.inf))
-        log_y[block] = at_price(frontier, log_price - log_queue, log_y[block])
-        at = point(frontier, log_y[block])
-        share[block] = at.share
-        loss[block] = queue_j * at.energy_j + np.exp(log_price) * at.share - market.value[block]
-    return share, loss
+    first = slice(0, log_y.size)
+    frontier, queue_j = market.frontier.take(first), market.queue_j[first]
+    log_queue = np.log(queue_j, where=queue_j > 0, out=np.full(queue_j.size, -np.inf))
+    log_y[:] = at_price(frontier, log_price - log_queue, log_y)
+    at = point(frontier, log_y)
+    loss = queue_j * at.energy_j + np.exp(log_price) * at.share - market.value[first]
+    return at.share, loss
 
 
 def log_price_limit(frontier: Frontier, queue_j: Array, value: Array) -> Array:

@@ -26,3 +26,11 @@ def test_a_wild_slope_falls_back_to_bisection():
         np.array([500.0]),
     )
     assert root == pytest.approx([0.3], abs=1e-5)
+
+
+def test_newton_running_in_circles_is_stopped_and_others_are_left_in_peace():
+    """From 1.5, Newton's method on arctan jumps ever farther; from 0.5 it converges at once."""
+    root = rising_root(
+        lambda x: (np.arctan(x), 1 / (1 + x**2)), np.full(2, -2.0), np.full(2, 3.0), np.array([1.5, 0.5])
+    )
+    assert root == pytest.approx([0.0, 0.0], abs=1e-12)
