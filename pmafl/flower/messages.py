@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from pmafl.wireless.problem import LARGEST, SMALLEST
+from pmafl.wireless.problem import SMALLEST
 
 if TYPE_CHECKING:
     from pmafl.learning.quantise import Payload
 
 PROFILE, ORDER, REPORT, SCORE, EXTRACTOR, TASK = "profile", "order", "report", "score", "extractor", "task"
 MOST_SAMPLES = 10**9
+MOST = 1e15  # of any quantity here; sums over a run then stay far within what a round problem takes
 RAW = "raw"  # the bytes of an array and nothing else: no header, so an upload is Q/8 bytes
 
 
@@ -208,6 +209,6 @@ def _numbers(record: MetricRecord, kind: type[Numbers]) -> Numbers:
         whole = names[name] == "int"
         if not isinstance(value, int if whole else int | float) or not math.isfinite(value):
             raise Refused(f"its {name} is {value!r:.40}; must be a number")
-        if not 0 <= value <= LARGEST:
-            raise Refused(f"its {name} is {value:g}; must be from 0 to {LARGEST:g}")
+        if not 0 <= value <= MOST:
+            raise Refused(f"its {name} is {value:g}; must be from 0 to {MOST:g}")
     return kind(**values)

@@ -101,3 +101,10 @@ def test_what_is_wrong_is_told_in_one_line(changes, complaint):
         own(**changes)
     assert "\n" not in str(error.value)
     assert "own.npz" in str(error.value)
+
+
+def test_one_devices_part_may_lack_classes_but_has_no_others():
+    arrays = {"x": np.zeros((4, 3)), "y": [1, 1, 3, 3]}
+    assert from_arrays("mine", arrays, "here", classes=5).classes == 5
+    with pytest.raises(InputError, match="has label 3; must be 0 to 2"):
+        from_arrays("mine", arrays, "here", classes=3)

@@ -47,6 +47,7 @@ def test_a_profile_arrives_as_it_was_sent():
         {"samples": 10**12},
         {"samples": 1.5},
         {"budget_j": 0.0},
+        {"budget_j": 1e20},
         {"max_frequency_hz": math.inf},
         {"channel_gain": math.nan},
         {"channel_gain": -1e-9},

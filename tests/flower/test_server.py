@@ -8,6 +8,7 @@ from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
 from pmafl.plots import plot_run
 from pmafl.settings import load
+from pmafl.theory.assessment import assess
 from tests.flower.memory_grid import MemoryGrid, final_state, replay
 
 MEASURED = {"answered", "train_time_s", "measured", "upload_bytes"}
@@ -313,7 +314,16 @@ def test_a_finished_federation_is_not_run_again(federation):
     assert (directory / "rounds.jsonl").read_bytes() == before
 
 
-def test_plots_work_on_a_federation(federation):
+def test_plots_and_the_bound_work_on_a_federation(federation):
     grid = MemoryGrid(6)
     grid.node(2).spoil = only_in("train", 1, silent)
-    assert all(path.stat().st_size > 1000 for path in plot_run(federation(grid)))
+    grid.node(3).config["budget-j"] = 7.5
+    directory = federation(grid, **{"policy.name": "all", "run.rounds": 3, "cell.bandwidth_hz": 1e9})
+    assert all(path.stat().st_size > 1000 for path in plot_run(directory))
+    assert runs.read_budgets(directory).tolist() == pytest.approx([0.1, 0.1, 0.1, 7.5, 0.1, 0.1])
+    share = assess(directory, points=2, probed=1).promises[0].scheduled_share
+    assert share[0] == share[2] == 1
+    assert share[1] < 0.9  # without the device whose update never arrived
+    (directory / "summary.json").unlink()
+    with pytest.raises(InputError, match="use flwr run"):
+        runs.execute(directory)
