@@ -10,6 +10,7 @@ import click
 import typer
 
 from pmafl import __version__
+from pmafl.commands.bound import bound
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
 from pmafl.commands.run import run
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, schedule, settings, data):
+for command in (run, compare, bound, schedule, settings, data):
     app.command()(command)
 
 
