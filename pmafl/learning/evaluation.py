@@ -1,9 +1,10 @@
 """Test accuracy and loss of every device, each on its own test samples.
 
 Personal models differ in their heads only, so the features of the test samples are computed once for all
-devices, and each head then sees only its own rows. Devices that never trained share one head as well.
+devices, and each head then sees only its own rows. Devices that never trained have one head in common.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from pmafl.learning.inputs import Index, Inputs
 from pmafl.learning.model import Model
 from pmafl.learning.rounds import LearningState
 
-Score = tuple[float, float]  # accuracy and loss
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,22 +36,8 @@ class Metrics:
     accuracy_std: float
     worst_tenth_accuracy: float
     global_accuracy: float | None
-    device_accuracy: NDArray[np.float64]
-    device_loss: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, scores: list[Score], global_accuracy: float | None = None) -> "Metrics":
-        """The metrics of devices with these scores."""
-        accuracy, loss = np.array(scores).T
-        return cls(
-            accuracy=float(accuracy.mean()),
-            loss=float(loss.mean()),
-            accuracy_std=float(accuracy.std()),
-            worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
-            global_accuracy=global_accuracy,
-            device_accuracy=accuracy,
-            device_loss=loss,
-        )
+    device_accuracy: Floats
+    device_loss: Floats
 
 
 class Evaluator:
@@ -58,62 +45,68 @@ class Evaluator:
 
     def __init__(self, model: Model, test: Inputs, rows: list[Index]) -> None:
         self.model, self.test, self.rows = model, test, rows
-        self._own_models: dict[int, tuple[Tensor, Score]] = {}
+        self._distinct_rows = {id(some): some for some in rows}  # devices may share one array
+        self._known: dict[int, tuple[Tensor, Floats]] = {}
 
     @torch.no_grad()
     def __call__(self, state: LearningState) -> Metrics:
-        model, shared = self.model, len(state.extractor)
-        model.module.eval()
-        model.load(state.extractor)
+        shared = len(state.extractor)
+        self.model.module.eval()
+        self.model.load(state.extractor)
+        outcomes = self._tester(shared)
+        scores = np.empty((len(self.rows), 2))
+        for device, head in state.heads.items():
+            known_head, score = self._known.get(device, (None, scores[device]))
+            if shared or known_head is not head:  # a model that shares nothing changes only as it trains
+                score = outcomes(head, self.rows[device]).mean(axis=1)
+                self._known[device] = (head, score)
+            scores[device] = score
         global_accuracy = None
-        if shared == model.parameters:
-            logits = self._run(model, np.arange(len(self.test)))
-            global_accuracy, _ = _score(logits, self.test.y)
-            scores = [self._score_rows(logits, k) for k in range(len(self.rows))]
-        elif shared == model.split and shared and model.layered:
-            scores = self._personal_heads(state)
-        else:
-            scores = [self._whole_model(state, k) for k in range(len(self.rows))]
-        return Metrics.of(scores, global_accuracy)
+        if untrained := [device for device in range(len(self.rows)) if device not in state.heads]:
+            common = outcomes(state.initial_head, np.arange(len(self.test)))
+            means = {key: common[:, rows].mean(axis=1) for key, rows in self._distinct_rows.items()}
+            scores[untrained] = [means[id(self.rows[device])] for device in untrained]
+            if shared == self.model.parameters:
+                global_accuracy = float(common[0].mean())
+        return _metrics(scores, global_accuracy)
 
-    def _personal_heads(self, state: LearningState) -> list[Score]:
+    def _tester(self, shared: int) -> Callable[[Tensor, Index], Floats]:
+        """A function that tests a head, over the loaded extractor, on some of the test samples.
+
+        For each of them it gives 1 or 0, for right or wrong, and the loss.
+        """
         model = self.model
-        features = self._run(model.extractor, np.arange(len(self.test)))
-        model.load(state.initial_head, start=model.split)
-        untrained = torch.cat([model.predictor(chunk) for chunk in torch.split(features, model.chunk)])
-        scores = []
-        for device, rows in enumerate(self.rows):
-            if device not in state.heads:
-                scores.append(self._score_rows(untrained, device))
-                continue
-            model.load(state.heads[device], start=model.split)
-            index = torch.from_numpy(rows).to(features.device)
-            chunks = torch.split(index, model.chunk)
-            logits = torch.cat([model.predictor(features[chunk]) for chunk in chunks])
-            scores.append(_score(logits, self.test.y[index]))
-        return scores
+        network: Model | nn.Module = model
+        inputs = self._inputs
+        if model.layered and 0 < shared == model.split < model.parameters:
+            features = self._run(model.extractor, inputs, np.arange(len(self.test)))
+            network, inputs = model.predictor, lambda rows: features[torch.from_numpy(rows)]
 
-    def _whole_model(self, state: LearningState, device: int) -> Score:
-        """For models that share no features. Those that share nothing are known until they train again."""
-        head, shared = state.head(device), len(state.extractor)
-        known_head, score = self._own_models.get(device, (None, (0.0, 0.0)))
-        if shared or known_head is not head:
-            self.model.load(head, start=shared)
-            rows = self.rows[device]
-            score = _score(self._run(self.model, rows), self.test.y[torch.from_numpy(rows)])
-            self._own_models[device] = (head, score)
-        return score
+        def outcomes(head: Tensor, rows: Index) -> Floats:
+            model.load(head, start=shared)
+            logits, y = self._run(network, inputs, rows), self.test.y[torch.from_numpy(rows)]
+            right = (logits.argmax(dim=1) == y).double()
+            loss = functional.cross_entropy(logits, y, reduction="none").double()
+            return torch.stack([right, loss]).cpu().numpy()
 
-    def _run(self, network: Model | nn.Module, rows: Index) -> Tensor:
-        size = self.model.chunk
-        chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
-        return torch.cat([network(self.test.rows(chunk).x) for chunk in chunks])
+        return outcomes
 
-    def _score_rows(self, logits: Tensor, device: int) -> Score:
-        rows = torch.from_numpy(self.rows[device]).to(logits.device)
-        return _score(logits[rows], self.test.y[rows])
+    def _inputs(self, rows: Index) -> Tensor:
+        return self.test.rows(rows).x
+
+    def _run(self, network: Model | nn.Module, inputs: Callable[[Index], Tensor], rows: Index) -> Tensor:
+        starts = range(0, len(rows), self.model.chunk)
+        return torch.cat([network(inputs(rows[start : start + self.model.chunk])) for start in starts])
 
 
-def _score(logits: Tensor, y: Tensor) -> Score:
-    accuracy = (logits.argmax(dim=1) == y).double().mean()
-    return float(accuracy), float(functional.cross_entropy(logits, y))
+def _metrics(scores: Floats, global_accuracy: float | None) -> Metrics:
+    accuracy, loss = scores.T
+    return Metrics(
+        accuracy=float(accuracy.mean()),
+        loss=float(loss.mean()),
+        accuracy_std=float(accuracy.std()),
+        worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
+        global_accuracy=global_accuracy,
+        device_accuracy=accuracy,
+        device_loss=loss,
+    )
