@@ -21,7 +21,7 @@ from pmafl.errors import NoAnswer
 from pmafl.flower.messages import Order, Profile, Task, Upload
 from pmafl.flower.nodes import Nodes
 from pmafl.learning.algorithms import find_algorithm
-from pmafl.learning.evaluation import Metrics
+from pmafl.learning.evaluation import metrics_of
 from pmafl.learning.model import build_model
 from pmafl.learning.quantise import encode
 from pmafl.learning.rounds import Aggregate, LearningState
@@ -110,7 +110,7 @@ class Federation:
         if evaluation_is_due(world, state.round):
             able = [device for device in profiles if device not in failed]
             scores = self._nodes.evaluate(state.round, able, learning.extractor).values()
-            metrics = Metrics.of([(s.accuracy, s.loss) for s in scores]) if scores else None
+            metrics = metrics_of(np.array([(s.accuracy, s.loss) for s in scores])) if scores else None
         record = record_round(state.round, decision, world, queue, metrics, failed)
         return State(state.round + 1, queue, learning), _with_uploads(record, list(profiles), uploads)
 

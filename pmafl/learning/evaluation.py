@@ -68,7 +68,7 @@ class Evaluator:
             scores[untrained] = [means[id(self.rows[device])] for device in untrained]
             if shared == self.model.parameters:
                 global_accuracy = float(common[0].mean())
-        return _metrics(scores, global_accuracy)
+        return metrics_of(scores, global_accuracy)
 
     def _tester(self, shared: int) -> Callable[[Tensor, Index], Floats]:
         """A function that tests a head, over the loaded extractor, on some of the test samples.
@@ -99,7 +99,8 @@ class Evaluator:
         return torch.cat([network(inputs(rows[start : start + self.model.chunk])) for start in starts])
 
 
-def _metrics(scores: Floats, global_accuracy: float | None) -> Metrics:
+def metrics_of(scores: Floats, global_accuracy: float | None = None) -> Metrics:
+    """The metrics of devices with these scores, an array of accuracy and loss for each."""
     accuracy, loss = scores.T
     return Metrics(
         accuracy=float(accuracy.mean()),

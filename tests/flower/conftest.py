@@ -33,7 +33,7 @@ def federation(tmp_path, tiny):
     """Runs the small problem on a grid and gives its directory; settings by dotted key."""
 
     def run(grid, name="federation", grace_s=0.2, wait_s=0.5, **changes):
-        overrides = tiny | {"cell.deadline_s": 1.0, "policy.tradeoff": 1.0} | changes
+        overrides = tiny | {"cell.deadline_s": 1.0, "policy.tradeoff": 1.0, "run.evaluate_every": 5} | changes
         config = {
             "settings": "mnist",
             "set": shlex.join(f"{key}={json.dumps(value)}" for key, value in overrides.items()),

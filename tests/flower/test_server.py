@@ -18,11 +18,11 @@ METRICS = {"accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
 @pytest.mark.parametrize(
     "changes",
     [
-        {"policy.name": "dual"},
+        {"policy.name": "dual", "run.evaluate_every": 2},
         {"policy.name": "uniform", "policy.options.count": 3, "learning.algorithm": "fedavg"},
-        {"learning.algorithm": "fedrep", "learning.batch_size": 8},
-        {"learning.algorithm": "local"},
-        {"learning.upload_bits_per_parameter": 8, "policy.hard_budget": True},
+        {"learning.algorithm": "fedrep", "learning.batch_size": 8, "run.rounds": 3},
+        {"learning.algorithm": "local", "run.rounds": 2},
+        {"learning.upload_bits_per_parameter": 8, "policy.hard_budget": True, "run.rounds": 3},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )
@@ -37,8 +37,9 @@ def test_a_federation_is_the_simulation(federation, tmp_path, changes):
         assert {k: v for k, v in real.items() if k not in MEASURED | METRICS} == {
             k: v for k, v in simulated.items() if k not in METRICS
         }
-        assert real["accuracy"] == pytest.approx(simulated["accuracy"])
-        assert real["loss"] == pytest.approx(simulated["loss"], rel=1e-5)
+        if simulated["accuracy"] is not None:
+            assert real["accuracy"] == pytest.approx(simulated["accuracy"])
+            assert real["loss"] == pytest.approx(simulated["loss"], rel=1e-5)
 
 
 def reply_with(message, **records):
@@ -130,18 +131,21 @@ def only_in(kind, number, spoil):
     return guarded
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_round_goes_on_without_a_device_that_fails(federation, fault):
-    grid = MemoryGrid(6)
-    grid.node(2).spoil = only_in("train", 1, FAULTS[fault])
-    directory = federation(grid, **{"policy.name": "all", "run.rounds": 3, "cell.bandwidth_hz": 1e9})
+def test_a_round_goes_on_without_devices_that_fail(federation):
+    grid = MemoryGrid(len(FAULTS) + 2)
+    for device, fault in enumerate(FAULTS.values()):
+        grid.node(device).spoil = only_in("train", 1, fault)
+    everyone = {"policy.name": "all", "fleet.devices": len(FAULTS) + 2, "cell.bandwidth_hz": 1e9}
+    directory = federation(grid, **everyone, **{"run.rounds": 3})
     records = runs.read_records(directory)
-    assert [record["failed"] for record in records] == [[], [2], []]
-    assert all(2 in record["scheduled"] for record in records)  # it answered at once, so it was asked again
-    assert records[1]["upload_bytes"][2] is None
-    assert records[1]["scheduled_samples"] < records[0]["scheduled_samples"]
-    assert np.isfinite(final_state(directory)["extractor"]).all()
-    assert np.array_equal(final_state(directory)["extractor"], replay(directory, also_trained=[(1, 2)]))
+    missed = set(FAULTS) - {list(FAULTS)[device] for device in records[1]["failed"]}
+    assert not missed
+    assert [len(record["failed"]) for record in records] == [0, len(FAULTS), 0]
+    assert all(len(record["scheduled"]) == len(FAULTS) + 2 for record in records)  # all answered at once
+    assert records[1]["upload_bytes"][: len(FAULTS)] == [None] * len(FAULTS)
+    assert records[1]["scheduled_samples"] == 2 * records[0]["scheduled_samples"] / (len(FAULTS) + 2)
+    trained = [(1, device) for device in range(len(FAULTS))]
+    assert np.array_equal(final_state(directory)["extractor"], replay(directory, also_trained=trained))
 
 
 def test_a_device_that_failed_is_charged_what_was_planned(federation):
@@ -223,7 +227,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", [("query.profile", 2), ("train", 2), ("evaluate", 2)])
+@pytest.mark.parametrize("moment", [("query.profile", 2), ("train", 2), ("evaluate", 4)])
 def test_a_server_killed_in_the_middle_of_a_round_goes_on_to_the_same_end(federation, tmp_path, moment):
     whole = federation(MemoryGrid(6, state_dir=tmp_path / "one"), "whole")
     grid = MemoryGrid(6, state_dir=tmp_path / "other")
