@@ -19,8 +19,10 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pmafl import data, runs
+from pmafl.errors import InputError
 from pmafl.plots import plot_run
 
 PROJECT = Path(__file__).parents[2]
@@ -72,9 +74,7 @@ class Loopback:
             "--disable-runtime-dependency-installation",
         )
         trust = "insecure = true" if options else f'root-certificates = "{self.folder / "server.crt"}"'
-        connection = (
-            f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\naddress = "{self.address}"\n{trust}\n'
-        )
+        connection = f'[superlink.{NAME}]\naddress = "{self.address}"\n{trust}\n'
         (self.folder / "flower" / "config.toml").write_text(connection)
         self._wait_for_port(process)
         return process
@@ -98,24 +98,21 @@ class Loopback:
         self, config: Mapping[str, object], options: str = "", show: bool = False
     ) -> subprocess.Popen[bytes]:
         """Submit the app; the process lasts as long as its run and says what the server says."""
-        command = (
-            f"flwr run {shlex.quote(str(PROJECT))} {NAME} --stream --run-config {_pairs(config)} {options}"
+        app = shlex.quote(str(PROJECT))
+        return self.start(
+            "run", f"flwr run {app} {NAME} --stream --run-config {_pairs(config)} {options}", show
         )
-        return self.start("run", command, show)
 
     def call(self, command: str) -> None:
         """Run a command to its end."""
         print(f"+ {command}", flush=True)
-        done = subprocess.run(
-            shlex.split(command),
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        where: Any = {"cwd": self.folder, "env": self._environment}
+        try:
+            subprocess.run(shlex.split(command), check=True, capture_output=True, text=True, **where)
+        except FileNotFoundError as missing:
+            raise InputError(f"{missing.filename} is not installed, but needed for: {command}") from None
+        except subprocess.CalledProcessError as failed:
+            raise InputError(f"{command}: exit code {failed.returncode}: {failed.stderr}") from None
 
     def start(self, name: str, command: str, show: bool = False) -> subprocess.Popen[bytes]:
         """Start a command whose output goes to a log file, or is shown."""
@@ -155,7 +152,7 @@ class Loopback:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
             time.sleep(0.2)
-        raise RuntimeError(f"the SuperLink did not start:\n{self.log('superlink').read_text()}")
+        raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
 
 
 @contextlib.contextmanager
@@ -222,7 +219,11 @@ def main() -> None:
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     parser.add_argument("--folder", type=Path, default=Path("runs") / f"federation-{stamp}")
     arguments = parser.parse_args()
-    out = federate(arguments.folder, arguments.devices, arguments.rounds)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the nodes must end too
+    try:
+        out = federate(arguments.folder, arguments.devices, arguments.rounds)
+    except InputError as error:
+        sys.exit(f"error: {error}")
     if runs.read_summary(out) is None:
         sys.exit(f"error: the run did not finish; see the logs in {arguments.folder}")
     overview, *_ = plot_run(out)

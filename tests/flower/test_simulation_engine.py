@@ -28,8 +28,7 @@ def test_after_five_rounds_of_mnist_both_have_the_same_extractor(tmp_path):
     with running(tmp_path / "federation") as federation:
         federation.start_superlink("--insecure --simulation")
         config = {"settings": "mnist", "set": changes, "out": tmp_path / "flower"}
-        run = federation.run(config, f"--federation-config {shlex.quote(ENGINE)}")
-        run.wait(500)
+        federation.run(config, f"--federation-config {shlex.quote(ENGINE)}").wait(500)
     assert runs.read_summary(tmp_path / "flower"), federation.log("run").read_text()
 
     runs.create(tmp_path / "plain", load(tmp_path / "flower"))
@@ -37,6 +36,6 @@ def test_after_five_rounds_of_mnist_both_have_the_same_extractor(tmp_path):
     one, other = (final_state(tmp_path / name) for name in ("flower", "plain"))
     for name in ("extractor", "queue_j", "spent_j"):
         assert np.array_equal(one[name], other[name]), name
-    records = [runs.read_records(tmp_path / name) for name in ("flower", "plain")]
-    assert [[r["scheduled"] for r in run] for run in records[:1]] == [[r["scheduled"] for r in records[1]]]
-    assert 0 < sum(len(r["scheduled"]) for r in records[1]) < 5 * 20  # a choice was made
+    real, simulated = (runs.read_records(tmp_path / name) for name in ("flower", "plain"))
+    assert [record["scheduled"] for record in real] == [record["scheduled"] for record in simulated]
+    assert 0 < sum(len(record["scheduled"]) for record in real) < 5 * 20  # a choice was made
