@@ -99,9 +99,8 @@ class Loopback:
     ) -> subprocess.Popen[bytes]:
         """Submit the app; the process lasts as long as its run and says what the server says."""
         app = shlex.quote(str(PROJECT))
-        return self.start(
-            "run", f"flwr run {app} {NAME} --stream --run-config {_pairs(config)} {options}", show
-        )
+        command = f"flwr run {app} {NAME} --stream --run-config {_pairs(config)} {options}"
+        return self.start("run", command, show)
 
     def call(self, command: str) -> None:
         """Run a command to its end."""
