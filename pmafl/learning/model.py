@@ -130,7 +130,8 @@ def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Mo
     try:
         module = build(input_shape, classes)
     except Exception as error:
-        raise InputError(f"{setting}: calling it with ({input_shape}, {classes}) failed: {error}") from error
+        reason = _first_line(error)
+        raise InputError(f"{setting}: calling it with ({input_shape}, {classes}) failed: {reason}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
     _check_module(module, setting, input_shape, classes)
@@ -148,13 +149,22 @@ def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...],
         with torch.no_grad():
             shape = tuple(module(torch.zeros(2, *input_shape)).shape)
     except Exception as error:
-        reason = str(error).splitlines()[0]
+        reason = _first_line(error)
         raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
     for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:
             raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
+        if not parameter.requires_grad:
+            raise InputError(
+                f"{setting}: parameter {name!r} is frozen, but every parameter is trained; compute what does "
+                f"not change beforehand and make it the data set"
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _layers(members: list[nn.Module], name: str) -> list[nn.Sequential]:

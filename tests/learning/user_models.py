@@ -75,6 +75,27 @@ def no_parameters(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.AdaptiveAvgPool1d(classes))
 
 
+def frozen(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 8).requires_grad_(False), nn.Linear(8, classes))
+
+
+def half_precision(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), Cast(), nn.Linear(784, classes).bfloat16())
+
+
+class Cast(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.bfloat16()
+
+
+def fails(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    raise RuntimeError("no weights found\nlooked everywhere")
+
+
+def fails_silently(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    raise NotImplementedError
+
+
 def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
     return "network"
 
