@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pmafl.theory.assessment import Assessment
 
+MOST_COLUMNS = 7  # of the table of losses: more points are in the plot and in JSON
+
 WhatIfOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -54,7 +56,7 @@ def bound(
     if json_:
         typer.echo(json.dumps(assessment.to_dict() | {"plot": str(picture)}, indent=2, allow_nan=False))
         return
-    console = Console()
+    console = Console(markup=False)
     for table in tables(assessment):
         console.print(table)
     for line in remarks(assessment):
@@ -64,6 +66,7 @@ def bound(
 
 def tables(assessment: Assessment) -> Iterator[Table]:
     """Constants, conditions, and the bound against the loss."""
+    import numpy as np
     from rich.table import Table
 
     constants = Table("", "value", "median", "how it was measured", title="Constants")
@@ -83,9 +86,11 @@ def tables(assessment: Assessment) -> Iterator[Table]:
         conditions.add_row("training as in the theorem", ", ".join(assessment.not_covered), "", "", beyond)
     yield conditions
 
-    rounds = assessment.found.rounds.astype(int)
-    losses = Table("after rounds", *map(str, rounds), title="Training loss, and the bound on it")
-    losses.add_row("measured", *map(_number, assessment.found.losses))
+    found = assessment.found
+    points = sorted(set(map(int, np.linspace(0, len(found.rounds) - 1, MOST_COLUMNS))))
+    rounds = found.rounds[points].astype(int)
+    losses = Table("after round", *map(str, rounds), title="Training loss, and the bound on it")
+    losses.add_row("measured", *map(_number, found.losses[points]))
     for promise in assessment.promises:
         for form, bound in promise.losses.items():
             losses.add_row(f"{promise.name}, {form}", *map(_number, bound[rounds]))

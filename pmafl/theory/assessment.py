@@ -93,12 +93,13 @@ def assess(
     """
     settings, records = read_run(directory)
     schedule = _schedule(directory / "rounds.jsonl", records, settings.fleet.devices)
-    others = [(text, what_if_samples(text, settings)) for text in what_if]  # before the minutes of measuring
+    # Before the minutes of measuring: a wrong question is answered at once.
+    others = [(_shorten(text), what_if_samples(text, settings)) for text in what_if]
     found = measured(directory, settings, schedule, points, probed, report)
     own = np.array([found.samples[devices].sum() for devices in schedule])
-    measured_ones = measured_constants(found, settings.learning)
-    promises = [promise(name, measured_ones, found, taken) for name, taken in [("this run", own), *others]]
-    constants = promises[0].constants.get(SOUND, measured_ones)
+    seen = measured_constants(found, settings.learning)
+    promises = [promise(name, seen, found, samples) for name, samples in [("this run", own), *others]]
+    constants = promises[0].constants.get(SOUND, seen)
     verdicts = _verdicts(constants, typical_constants(constants, found))
     not_covered, remarks = departures(settings.learning), against_losses(promises[0], found)
     if not_covered or not all(verdict.holds for verdict in verdicts if "rate" in verdict.condition):
@@ -132,6 +133,7 @@ def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:
         scheduled = record.get("scheduled") if isinstance(record, dict) else None
         if not isinstance(scheduled, list) or not all(k in range(devices) for k in scheduled):
             raise InputError(f"{path}, line {number}: needs a list 'scheduled' of devices 0 to {devices - 1}")
+    # A device that failed was scheduled, but nothing of its training arrived.
     return [sorted(set(record["scheduled"]) - set(record.get("failed", ()))) for record in records]
 
 
@@ -176,7 +178,7 @@ def what_if_samples(text: str, settings: Settings) -> Array:
         return _policy_samples(value, settings)
     if kind == "samples" and value:
         return _listed_samples(value, settings)
-    raise InputError(f"--what-if {text!r}: must be policy=NAME, samples=N,N,... or samples=FILE")
+    raise InputError(f"--what-if {_shorten(text)}: must be policy=NAME, samples=N,N,... or samples=FILE")
 
 
 def _policy_samples(name: str, settings: Settings) -> Array:
@@ -192,17 +194,28 @@ def _policy_samples(name: str, settings: Settings) -> Array:
 
 
 def _listed_samples(value: str, settings: Settings) -> Array:
-    text = Path(value).read_text(encoding="utf-8", errors="replace") if Path(value).is_file() else value
+    name = _shorten(f"samples={value}")
     try:
-        samples = [float(number) for number in re.split(r"[\s,]+", text.strip("[] \n"))]
+        samples = _numbers(value)
     except ValueError:
-        raise InputError(f"--what-if samples={value}: is neither a file nor numbers, with commas") from None
+        try:
+            samples = _numbers(Path(value).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise InputError(f"--what-if {name}: is neither numbers nor a file of them") from None
     rounds, total = settings.run.rounds, float(wireless_world(settings).fleet.samples.sum())
     if len(samples) not in (1, rounds):
-        raise InputError(f"--what-if samples={value}: has {len(samples)} numbers; must be 1 or {rounds}")
+        raise InputError(f"--what-if {name}: has {len(samples)} numbers; must be 1 or {rounds}")
     if not all(0 <= volume <= total for volume in samples):
-        raise InputError(f"--what-if samples={value}: each number must be 0 to {total:g}, all samples")
+        raise InputError(f"--what-if {name}: each number must be 0 to {total:g}, all samples")
     return np.broadcast_to(np.array(samples), rounds)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in re.split(r"[\s,]+", text.strip().strip("[]"))]
+
+
+def _shorten(text: str, length: int = 40) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _verdicts(constants: Constants, typical: Constants) -> list[Verdict]:

@@ -2,37 +2,44 @@
 
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pmafl.errors import InputError
-from pmafl.plots import COLOURS, figure, save
+from pmafl.plots import COLOURS, STYLE, figure, save
 from pmafl.theory.assessment import Assessment
+from pmafl.theory.promise import PRINTED, SOUND
 
-LINES = ("-", "--")
+LINES = {SOUND: "-", PRINTED: "--"}
 
 
 def draw_bound(assessment: Assessment) -> Figure:
-    """Measured training loss as points, the bound of every schedule as a line, on a logarithmic scale."""
-    drawing, axes = figure(width=7, height=4.5)
-    place, found = axes[0, 0], assessment.found
-    for colour, promise in zip(COLOURS[1:] * len(assessment.promises), assessment.promises, strict=False):
-        for line, (form, losses) in zip(LINES, promise.losses.items(), strict=False):
+    """Measured training loss as points, the bound of every schedule as lines."""
+    drawing, ((axes,),) = figure(width=8.5, height=4)
+    found = assessment.found
+    for index, promise in enumerate(assessment.promises):
+        colour = COLOURS[1 + index % (len(COLOURS) - 1)]
+        for form, losses in promise.losses.items():
             shown = np.where(np.isfinite(losses) & (losses > 0), losses, np.nan)
-            label = f"{promise.name}, {form}"
-            place.plot(np.arange(len(losses)), shown, linestyle=line, color=colour, label=label)
-    place.axhline(found.losses[0], color="0.6", linewidth=1, label="loss at the start: above is vacuous")
-    place.plot(found.rounds, found.losses, "o", color=COLOURS[0], label="measured training loss")
-    place.set(xlabel="round", ylabel="global training loss", yscale="log", title="Convergence bound")
-    place.legend(fontsize="small")
+            axes.plot(shown, linestyle=LINES[form], color=colour, label=f"{promise.name}, {form}")
+    axes.axhline(found.losses[0], color="0.6", linewidth=1, label="loss at the start: above is vacuous")
+    axes.plot(found.rounds, found.losses, "o", color=COLOURS[0], label="measured training loss")
+    low, high = axes.dataLim.intervaly
+    axes.set(xlabel="round", ylabel="global training loss", title="Convergence bound")
+    axes.set_yscale("log" if high > 10 * low else "linear")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    drawing.legend(loc="outside right center")
     return drawing
 
 
 def save_bound(assessment: Assessment, directory: Path) -> Path:
     """Write ``plots/bound.png`` in the run directory."""
-    folder = directory / "plots"
+    path = directory / "plots" / "bound.png"
     try:
-        folder.mkdir(exist_ok=True)
-        return save(draw_bound(assessment), folder / "bound.png")
+        path.parent.mkdir(exist_ok=True)
+        with mpl.rc_context(STYLE):
+            return save(draw_bound(assessment), path)
     except OSError as error:
-        raise InputError(f"{folder / 'bound.png'}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None

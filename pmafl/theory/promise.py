@@ -55,7 +55,7 @@ def _worth(bound: Array) -> str:
     if last >= start:
         return (
             f"vacuous, it allows a loss of {last:.4g} after {rounds} rounds, "
-            f"{last / start:.3g} times the {start:.4g} at the start"
+            f"{last / start:.4g} times the {start:.4g} at the start"
         )
     return f"a loss of at most {last:.4g} after {rounds} rounds, from {start:.4g} at the start"
 
@@ -68,7 +68,7 @@ def against_losses(kept: Promise, found: Measurement) -> list[str]:
         if above.any():
             first = int(found.rounds[above][0])
             remarks.append(
-                f"{form}: violated at {above.sum()} of {above.size} points, first after {first} rounds, "
+                f"{form}: violated at {above.sum()} of {above.size} points, first after round {first}, "
                 f"so its assumptions do not hold in this run"
             )
     return remarks

@@ -52,7 +52,7 @@ def test_a_vacuous_bound_is_called_so_and_by_how_much():
     made = promise("few", CONSTANTS, DIVERSE, np.full(2, 10.0))
     assert made.remarks[0].startswith("with the measured mu: vacuous, it allows a loss of")
     times = made.losses[SOUND][-1] / 4
-    assert f"{times:.3g} times the 4 at the start" in made.remarks[0]
+    assert f"{times:.4g} times the 4 at the start" in made.remarks[0]
     assert any("more than half" in remark for remark in made.remarks)
 
 
@@ -66,7 +66,7 @@ def test_losses_above_the_bound_are_pointed_out():
     made = promise("full", CONSTANTS, FOUND, np.full(2, 100.0))
     remarks = against_losses(made, FOUND)
     assert len(remarks) == 2
-    assert remarks[1].startswith("as printed: violated at 2 of 3 points, first after 1 rounds")
+    assert remarks[1].startswith("as printed: violated at 2 of 3 points, first after round 1")
 
 
 def test_everything_outside_the_theorem_is_listed():
