@@ -45,7 +45,8 @@ def bound(
     from pmafl.theory.assessment import assess
     from pmafl.theory.picture import save_bound
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
         bar = progress.add_task("training again", total=None)
 
         def report(done: int, rounds: int) -> None:

@@ -55,6 +55,7 @@ def test_a_wrong_directory_is_an_input_error(tmp_path):
     result = invoke(tmp_path)
     assert isinstance(result.exception, InputError)
     assert "is not a run directory" in str(result.exception)
+    assert result.output == ""  # the one line that the program prints is the whole output
 
 
 def test_one_point_is_refused(directory):
