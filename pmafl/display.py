@@ -114,7 +114,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     table = Table(
         title=f"mean ± 95% interval over {rows[0].seeds} seeds; below: paired difference to the first"
     )
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for metric in metrics:
         table.add_column(METRICS[metric], justify="right")
     for row in rows:
