@@ -1,15 +1,17 @@
-"""Other ways to run a federated round, for `training.py` to time: a textbook loop and PFLlib's own code.
+"""Other ways to run a federated round, for `training.py` to time: a textbook loop, PFLlib, Flower.
 
-Both get the same networks, data and devices as pmafl. PFLlib (https://github.com/TsingZ0/PFLlib) is used as
-it stands in a checkout; it needs scikit-learn and h5py.
+All get the same networks, data and devices as pmafl. PFLlib (https://github.com/TsingZ0/PFLlib) is used as it
+stands in a checkout and needs scikit-learn and h5py; Flower comes with ``pip install pmafl[flower]``.
 """
 
 import contextlib
 import copy
+import functools
 import io
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,23 +82,24 @@ class Textbook:
         )
 
     def train(self) -> None:
-        states = []
-        for device in self.case.chosen():
-            model = copy.deepcopy(self.model)
-            model.train()
-            samples = Subset(self.train_set, self.partition.train[device])
-            loader = DataLoader(samples, batch_size=self.case.batch_size or len(samples), shuffle=True)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-            criterion = nn.CrossEntropyLoss()
-            for _ in range(self.case.iterations):
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-            states.append(model.state_dict())
+        states = [self.train_device(device) for device in self.case.chosen()]
         average = {key: torch.stack([state[key] for state in states]).mean(0) for key in states[0]}
         self.model.load_state_dict(average)
+
+    def train_device(self, device: int) -> dict[str, torch.Tensor]:
+        model = copy.deepcopy(self.model)
+        model.train()
+        samples = Subset(self.train_set, self.partition.train[device])
+        loader = DataLoader(samples, batch_size=self.case.batch_size or len(samples), shuffle=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        criterion = nn.CrossEntropyLoss()
+        for _ in range(self.case.iterations):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(x), y)
+                loss.backward()
+                optimizer.step()
+        return model.state_dict()
 
     def evaluate(self) -> None:
         self.model.eval()
@@ -191,3 +194,46 @@ def _write_devices(case: Case, directory: Path) -> None:
         for device, rows in enumerate(devices):
             samples = {"x": dataset.scaled(x[rows]), "y": y[rows]}
             np.savez_compressed(directory / part / f"{device}.npz", data=np.array(samples, dtype=object))
+
+
+@functools.cache
+def _textbook(case: Case) -> Textbook:
+    """One for each of Flower's worker processes."""
+    return Textbook(case)
+
+
+def flower_round(case: Case, rounds: int = 6) -> float:
+    """Wall seconds of a FedAvg round in Flower's simulation engine, one client at a time.
+
+    Clients train as `Textbook` does, so what a round takes longer than that is the engine.
+    """
+    from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.serverapp.strategy import FedAvg
+    from flwr.simulation import run_simulation
+
+    client, server, ends = ClientApp(), ServerApp(), []
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        textbook = _textbook(case)
+        textbook.model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        trained = textbook.train_device(int(context.node_config["partition-id"]))
+        metrics = MetricRecord({"num-examples": case.samples})
+        return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
+
+    class Timed(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple:
+            result = super().aggregate_train(server_round, replies)
+            ends.append(time.perf_counter())
+            return result
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        strategy = Timed(fraction_train=case.scheduled / case.devices, fraction_evaluate=0.0)
+        strategy.start(grid, ArrayRecord(case.network().state_dict()), num_rounds=rounds)
+
+    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 1}}
+    run_simulation(server, client, num_supernodes=case.devices, backend_config=resources)
+    return float(np.median(np.diff(ends)))

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model, view_like
@@ -71,9 +70,13 @@ class Dense:
         loss = torch.zeros((), device=samples.y.device)
         for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
             *inputs, scores = self._forward(x, range(self._trained.start, len(self._layers)))
-            log_probability = functional.log_softmax(scores.float(), dim=1)
-            loss += functional.nll_loss(log_probability, y, reduction="sum") / count
-            delta = log_probability.exp_().scatter_(1, y[:, None], -1.0, reduce="add").div_(count)
+            # Softmax and cross-entropy spelt out: torch's own are slow on rows of few classes.
+            scores = scores.float()
+            scores -= scores.amax(1, keepdim=True)
+            weights = scores.exp()
+            total = weights.sum(1, keepdim=True)
+            loss += (total.log() - scores.gather(1, y[:, None])).sum() / count
+            delta = weights.div_(total).scatter_(1, y[:, None], -1.0, reduce="add").div_(count)
             self._backward(inputs, delta.to(x.dtype), keep)
             keep = 1.0
         return loss

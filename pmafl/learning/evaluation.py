@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from pmafl.learning.inputs import Index, Inputs
 from pmafl.learning.model import Model
@@ -80,16 +79,20 @@ class Evaluator:
         inputs = self._inputs
         if model.layered and 0 < shared == model.split < model.parameters:
             features = self._run(model.extractor, inputs, np.arange(len(self.test)))
-            network, inputs = model.predictor, lambda rows: features[torch.from_numpy(rows)]
+            network, inputs = model.predictor, lambda rows: features.index_select(0, self._index(rows))
 
         def outcomes(head: Tensor, rows: Index) -> Floats:
             model.load(head, start=shared)
-            logits, y = self._run(network, inputs, rows), self.test.y[torch.from_numpy(rows)]
+            logits, y = self._run(network, inputs, rows).double(), self.test.y[self._index(rows)]
             right = (logits.argmax(dim=1) == y).double()
-            loss = functional.cross_entropy(logits, y, reduction="none").double()
+            # Cross-entropy spelt out: torch's own is slow on rows of few classes.
+            loss = logits.logsumexp(1) - logits.gather(1, y[:, None])[:, 0]
             return torch.stack([right, loss]).cpu().numpy()
 
         return outcomes
+
+    def _index(self, rows: Index) -> Tensor:
+        return torch.from_numpy(rows).to(self.test.y.device)
 
     def _inputs(self, rows: Index) -> Tensor:
         return self.test.rows(rows).x

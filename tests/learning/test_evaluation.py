@@ -13,7 +13,7 @@ def by_hand(made, state, device):
     made.model.load(torch.cat([state.extractor, state.head(device)]))
     made.model.module.eval()
     with torch.no_grad():
-        logits = made.model.module(torch.from_numpy(data.scaled(data.x_test[rows])))
+        logits = made.model.module(torch.from_numpy(data.scaled(data.x_test[rows]))).double()
     y = torch.from_numpy(data.y_test[rows])
     return float((logits.argmax(1) == y).float().mean()), float(functional.cross_entropy(logits, y))
 
