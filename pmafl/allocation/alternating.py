@@ -27,28 +27,21 @@ def alternating(tolerance: float = 1e-9) -> Allocator:
             return joint(frontier, sets, weight)
         members = frontier.take(sets.device)
         start = point(members, members.log_end)
-        share, compute, upload, energy_j = (
-            start.share,
-            start.compute_fraction,
-            start.upload_fraction,
-            start.energy_j,
-        )
-        cost = sets.sum(weight * energy_j)
+        now = np.stack([start.share, start.compute_fraction, start.upload_fraction, start.energy_j])
+        cost = sets.sum(weight * start.energy_j)
         turning = np.ones(sets.count, bool)
         for _ in range(TURNS):
-            new_share = bandwidth(members, sets, weight, compute, upload)
-            new_compute, new_upload = time_division(members, new_share)
-            new_energy_j = energy(members, new_share, new_compute, new_upload)
-            new_cost = sets.sum(weight * new_energy_j)
-            moves = turning[sets.owner]
-            share = np.where(moves, new_share, share)
-            compute = np.where(moves, new_compute, compute)
-            upload = np.where(moves, new_upload, upload)
-            energy_j = np.where(moves, new_energy_j, energy_j)
+            _, compute, upload, _ = now
+            share = bandwidth(members, sets, weight, compute, upload)
+            compute, upload = time_division(members, share)
+            energy_j = energy(members, share, compute, upload)
+            new_cost = sets.sum(weight * energy_j)
+            now = np.where(turning[sets.owner], [share, compute, upload, energy_j], now)
             gain, cost = cost - new_cost, np.where(turning, new_cost, cost)
             turning &= gain > tolerance
             if not turning.any():
                 break
+        share, compute, upload, energy_j = now
         return Allocation(sets, share, compute, upload, energy_j, cost, np.full(sets.count, np.nan))
 
     return allocate

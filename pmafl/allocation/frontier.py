@@ -25,7 +25,7 @@ from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_effic
 
 # More than any radio will do; it keeps e^(2y) finite.
 LARGEST_EFFICIENCY = 300.0
-BLOCK = 16384
+BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 
 class Point(NamedTuple):
@@ -75,14 +75,15 @@ class Frontier:
 
 
 def point(frontier: Frontier, log_y: Array) -> Point:
-    """Share, energy, division of time and worth of band at y on each frontier."""
-    if log_y.size <= BLOCK:
-        return _point(frontier, log_y)
-    parts = [_point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
-    return Point(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    r"""Share, energy, division of time and worth of band at y on each frontier.
 
-
-def _point(frontier: Frontier, log_y: Array) -> Point:
+    Free, the cubic :math:`v u^3 + u = 1` with :math:`v = e_R g(y) / (2 e_L y)` and
+    :math:`g = 1 + e^y (y - 1)` divides the time, and a share saves :math:`e_R s g / c`. At the power limit it
+    saves :math:`(2 e_L / u^3 + e_P) s^2 g e^{-y} / c`, for then more band also gives time to computing.
+    """
+    if log_y.size > BLOCK:
+        parts = [point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
+        return Point(*(np.concatenate(values) for values in zip(*parts, strict=True)))
     y = np.exp(log_y)
     growth = np.expm1(y)
     ratio = growth / y
@@ -132,23 +133,21 @@ def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> A
 
 def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
     """log(y) where band is worth the price to each device: where it minimises E + price*share."""
-    log_y = np.empty_like(guess)
-    for block in blocks(guess.size):
-        part, price = frontier.take(block), log_price[block]
+    if guess.size > BLOCK:
+        parts = blocks(guess.size)
+        return np.concatenate([at_price(frontier.take(b), log_price[b], guess[b]) for b in parts])
 
-        def residual(log_y: Array, part: Frontier = part, price: Array = price) -> tuple[Array, Array]:
-            at = _point(part, log_y)
-            return at.log_price - price, at.price_slope
+    def residual(log_y: Array) -> tuple[Array, Array]:
+        at = point(frontier, log_y)
+        return at.log_price - log_price, at.price_slope
 
-        log_y[block] = rising_root(residual, part.log_start, part.log_end, guess[block])
-    return log_y
+    return rising_root(residual, frontier.log_start, frontier.log_end, guess)
 
 
 def frontiers(problem: RoundProblem) -> Frontier:
     """The frontier of every device of a problem.
 
-    Where nothing is uploaded there is none: whoever can compute in time needs no band, and `unit_share`
-    is 0.
+    Where nothing is uploaded there is none: whoever computes in time needs no band, and `unit_share` is 0.
     """
     devices, deadline_s = problem.devices, problem.deadline_s
     least_compute = fastest_time(problem) / deadline_s
@@ -173,12 +172,12 @@ def frontiers(problem: RoundProblem) -> Frontier:
     )
     if problem.upload_bits > 0:
         for block in blocks(devices):
-            _set_ends(frontier.take(block))
+            _set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
     return frontier
 
 
 def blocks(devices: int) -> list[slice]:
-    """Slices of all devices that are small enough for a processor's cache."""
+    """Slices of all devices, a block each."""
     return [slice(start, min(start + BLOCK, devices)) for start in range(0, devices, BLOCK)]
 
 
@@ -187,8 +186,8 @@ def _set_ends(frontier: Frontier) -> None:
     longest_upload = 1 - frontier.least_compute
     largest = largest_efficiency(frontier.power_j * longest_upload / frontier.upload_j)
     frontier.log_end[:] = np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
-    frontier.log_start[:] = _start(frontier)
     end = point(frontier, frontier.log_end)
+    frontier.log_start[:] = _start(frontier, end.share)
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))
@@ -198,13 +197,16 @@ def _set_ends(frontier: Frontier) -> None:
     frontier.min_share[:] = np.where(within, np.maximum(end.share, frontier.min_share), np.inf)
 
 
-def _start(frontier: Frontier) -> Array:
+def _start(frontier: Frontier, end_share: Array) -> Array:
+    """Where the share is 1, or the end if it is larger there."""
+
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)
         return -np.log(at.share), -at.share_slope
 
     log_unit = np.minimum(np.log(frontier.unit_share), frontier.log_end)
-    return rising_root(residual, log_unit, frontier.log_end, log_unit + 0.5)
+    guess = frontier.log_end + np.log(end_share) / 5
+    return rising_root(residual, log_unit, frontier.log_end, guess)
 
 
 def _end_within_cap(frontier: Frontier) -> Array:

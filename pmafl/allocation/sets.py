@@ -1,5 +1,4 @@
-"""Several sets of devices and their allocations, one after another in flat arrays, so that all are solved
-at once.
+"""Several sets of devices and their allocations, in flat arrays, so that all are solved at once.
 
 An allocator is a function of the devices' frontiers, the sets and the weight of each member's energy; it
 needs sets that are feasible (their minimum shares sum to at most 1) and gives an `Allocation`.
@@ -64,7 +63,7 @@ class Allocation:
     upload_fraction: Array
     energy_j: Array
     cost: Array  # weighted energy of the set
-    log_price: Array  # log of what one more band would save, where the allocator knows it
+    log_price: Array  # log of what the set would save per share of band, where known
 
     def only(self, index: int) -> "Allocation":
         """The allocation of one of the sets."""

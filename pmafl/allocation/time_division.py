@@ -9,8 +9,7 @@ from pmafl.wireless.radio import exp_remainder
 
 
 def time_division(frontier: Frontier, share: Array) -> tuple[Array, Array]:
-    r"""Fractions of the deadline that each device best spends on computing and on the upload, given its
-    share.
+    r"""The best division of the deadline for a given share: fractions for computing and for the upload.
 
     Lemma 3: the point where the marginal powers of computing and sending agree,
 

@@ -20,7 +20,7 @@ TRIALS = 8  # neighbouring sets solved in a step
 LOG_NOTHING = -500.0  # log of a price that is as good as 0
 
 
-def dual(tolerance: float = 1e-4) -> Policy:
+def dual(tolerance: float = 1e-3) -> Policy:
     """The policy; it stops improving once the gap is below `tolerance` times the bound."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
