@@ -6,8 +6,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pmafl.wireless.problem import RoundProblem
+
+# A busy machine is no reason to fail.
+settings.register_profile("pmafl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pmafl")
 
 MNIST = {
     "bandwidth_hz": 1e7,

@@ -189,20 +189,25 @@ def test_writing_atomically_leaves_the_old_file_when_it_fails(tmp_path, monkeypa
 
 
 def test_twenty_kills_in_a_row_change_nothing(tmp_path, tiny):
-    tiny = tiny | {"run.rounds": 250, "learning.batch_size": 8}
-    run(tmp_path / "whole", tiny)
-    directory, moments = tmp_path / "killed", random.Random(0)
-    runs.create(directory, load("mnist", tiny))
-    command = [sys.executable, "-c", f"from pmafl.runs import *; execute(Path({str(directory)!r}))"]
+    settings = load("mnist", tiny | {"run.rounds": 250, "learning.batch_size": 8})
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def start_run(name):
+        code = f"from pmafl.runs import *; execute(Path({str(tmp_path / name)!r}))"
+        return subprocess.Popen([sys.executable, "-c", code], env=environment)
+
+    directory, moments = tmp_path / "killed", random.Random(0)
+    runs.create(tmp_path / "whole", settings)
+    runs.create(directory, settings)
+    assert start_run("whole").wait() == 0
     for _ in range(20):
         before = runs.complete_lines(directory / "rounds.jsonl")
-        process = subprocess.Popen(command, env=environment)
+        process = start_run("killed")
         while process.poll() is None and runs.complete_lines(directory / "rounds.jsonl") <= before:
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 0.08))
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert 20 <= runs.complete_lines(directory / "rounds.jsonl") < 250
-    subprocess.run(command, env=environment, check=True)
+    assert start_run("killed").wait() == 0
     assert contents(tmp_path / "whole") == contents(directory)
