@@ -25,6 +25,8 @@ from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_effic
 
 # More than any radio will do; it keeps e^(2y) finite.
 LARGEST_EFFICIENCY = 300.0
+# Even with nothing to compute; it keeps 1 - s away from 0.
+LEAST_COMPUTE = 1e-12
 BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 
@@ -95,7 +97,7 @@ def point(frontier: Frontier, log_y: Array) -> Point:
     free_compute = 2 * np.sinh(np.arcsinh(1.5 * root) / 3) / root
     free_upload = time_balance * free_compute * free_compute * free_compute  # numpy's **3 is slow
     least_upload = ratio * (frontier.upload_j / frontier.power_j)
-    capped = least_upload > free_upload
+    capped = (least_upload > free_upload) & (free_compute > frontier.least_compute)
 
     compute = np.maximum(np.where(capped, 1 - least_upload, free_compute), frontier.least_compute)
     fastest = compute == frontier.least_compute
@@ -157,7 +159,7 @@ def frontiers(problem: RoundProblem) -> Frontier:
     work_cycles = np.where(able, problem.work_cycles, 0.0)
     compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
-    least_compute = np.where(able, np.maximum(least_compute, 1e-30), 0.25)
+    least_compute = np.where(able, np.maximum(least_compute, LEAST_COMPUTE), 0.25)
     frontier = Frontier(
         unit_share=problem.upload_bits * LN2 / (problem.bandwidth_hz * deadline_s),
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload

@@ -15,8 +15,8 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
 
-# Far outside anything physical, and narrow enough that no product of them overflows in the solvers.
-SMALLEST, LARGEST = 1e-60, 1e30
+# Far outside anything physical, and narrow enough that no product of them over- or underflows in the solvers.
+SMALLEST, LARGEST = 1e-40, 1e15
 
 _POSITIVE = ("bandwidth_hz", "noise_w_per_hz", "deadline_s", "max_frequency_hz", "max_power_w")
 CELL_FIELDS = (
@@ -76,11 +76,12 @@ class RoundProblem:
             shape = () if name in CELL_FIELDS else (devices,)
             value = _checked(name, getattr(self, name), shape)
             object.__setattr__(self, name, value if shape else value.item())
-        if self.local_iterations < 1 or self.local_iterations != int(self.local_iterations):
-            raise InputError(
-                f"local_iterations is {self.local_iterations:g}; it must be a whole number from 1"
-            )
-        object.__setattr__(self, "local_iterations", int(self.local_iterations))
+        iterations = self.local_iterations
+        if iterations < 1 or iterations != int(iterations):
+            raise InputError(f"local_iterations is {iterations:g}; it must be a whole number from 1")
+        object.__setattr__(self, "local_iterations", int(iterations))
+        if 0 < self.upload_bits < 1:
+            raise InputError(f"upload_bits is {self.upload_bits:g}; it must be 0 or at least 1")
 
     @property
     def devices(self) -> int:
@@ -105,14 +106,13 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
         raise InputError(f"{name} is {raw!r:.80}; it must be a number for each device") from None
     if value.shape != shape:
         raise InputError(f"{name} has shape {value.shape}; it must be {shape or 'a single number'}")
-    smallest = SMALLEST if name in _POSITIVE else 0.0
-    allowed = (value >= smallest) & (value <= LARGEST)
+    zero = "" if name in _POSITIVE else "0 or "
+    allowed = (value >= SMALLEST) & (value <= LARGEST) | (value == 0) & bool(zero)
     if name == "energy_cap_j":
-        allowed |= value == np.inf
+        allowed = value >= 0
     if not allowed.all():
         at = int(np.argmin(allowed))
         where = f" of device {at}" if shape else ""
-        raise InputError(
-            f"{name}{where} is {value.flat[at]:g}; it must be a number from {smallest:g} to {LARGEST:g}"
-        )
+        right = f"{zero}a number from {SMALLEST:g} to {LARGEST:g}"
+        raise InputError(f"{name}{where} is {value.flat[at]:g}; it must be {right}")
     return value

@@ -81,9 +81,9 @@ def test_who_cannot_take_part_has_an_infinite_minimum(make_problem):
 
 def test_extreme_devices_give_finite_points(make_problem):
     problem = make_problem(
-        channel_gain=[1e-17, 1e3, 1e30, 1e-8, 1e-8],
+        channel_gain=[1e-17, 1e3, 1e15, 1e-8, 1e-8],
         samples=[600, 600, 600, 0, 600],
-        max_frequency_hz=[1e9, 1e9, 1e30, 1e9, 412_759_500 / 2 * (1 + 1e-9)],
+        max_frequency_hz=[1e9, 1e9, 1e15, 1e9, 412_759_500 / 2 * (1 + 1e-9)],
     )
     for point in along(module.frontiers(problem)):
         for values in point:

@@ -250,3 +250,11 @@ def test_a_device_without_work_uploads_all_the_time(make_problem):
     decision = everyone(make_problem(samples=[0.0, 600.0]))
     assert decision.upload_time_s[0] == pytest.approx(2.0)
     assert decision.compute_energy_j[0] == 0
+
+
+def test_a_device_without_work_takes_no_more_than_it_needs(make_problem):
+    """Rounding at the end of its frontier, where all of the deadline is upload, must not hold it there."""
+    problem = make_problem(
+        samples=[0.0, 600.0], queue_j=[1e3, 1e-3], channel_gain=[1.0, 1e-8], upload_bits=1e4
+    )
+    assert everyone(problem).energy_j[0] < 1e-12

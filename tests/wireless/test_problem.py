@@ -18,7 +18,7 @@ def test_energy_caps_are_infinite_where_left_out(make_problem):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"bandwidth_hz": 0}, "bandwidth_hz is 0; it must be a number from 1e-60"),
+        ({"bandwidth_hz": 0}, "bandwidth_hz is 0; it must be a number from 1e-40"),
         ({"noise_w_per_hz": float("nan")}, "noise_w_per_hz is nan"),
         ({"deadline_s": -1}, "deadline_s is -1"),
         ({"local_iterations": 2.5}, "local_iterations is 2.5; it must be a whole number"),
@@ -31,6 +31,8 @@ def test_energy_caps_are_infinite_where_left_out(make_problem):
         ({"energy_cap_j": [-1]}, "energy_cap_j of device 0 is -1"),
         ({"max_power_w": [0]}, "max_power_w of device 0 is 0"),
         ({"upload_bits": [1.0]}, "upload_bits has shape"),
+        ({"upload_bits": 0.5}, "upload_bits is 0.5; it must be 0 or at least 1"),
+        ({"queue_j": [1e-50]}, "queue_j of device 0 is 1e-50; it must be 0 or a number from 1e-40"),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(make_problem, change, said):

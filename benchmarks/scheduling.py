@@ -1,0 +1,225 @@
+"""What a round's decision costs against the number of devices, and how good it is.
+
+Compares in one run: the exact allocator with SciPy's SLSQP and with the paper's Algorithm 1 as plain code;
+the policies `dual` and `set-expansion` with Algorithm 2 as plain code; and runs of 100 rounds at the presets.
+A method is taken to larger sizes until it exceeds a limit. Times are CPU seconds of one thread, so that a
+busy machine blurs them little.
+
+    python benchmarks/scheduling.py             # minutes; writes docs/benchmarks-scheduling.md and .png
+    python benchmarks/scheduling.py --limit 1   # a glance
+"""
+
+import argparse
+import os
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import matplotlib
+import numpy as np
+from transcription import algorithm_1, algorithm_2, slsqp
+
+from pmafl.scheduling import allocate_given, find_policy, queues
+from pmafl.wireless.problem import RoundProblem
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+SIZES = [10, 100, 1_000, 10_000, 100_000, 1_000_000]
+RNG = np.random.default_rng(0)
+TASKS = {  # the presets: cycles per sample, samples, upload bits, deadline, budget, V
+    "mnist": (137586.5, 600.0, 8_531_968, 2.0, 0.1, 0.001),
+    "cifar10": (14_203_520 / 4, 500.0, 16 * 307_192, 14.0, 2.0, 0.01),
+}
+Method = Callable[[RoundProblem], float]
+Times = dict[str, dict[int, tuple[float, float]]]  # method, size: CPU seconds and value
+
+
+def mean_gain(devices: int) -> np.ndarray:
+    rng = np.random.default_rng(devices)
+    distance_m = np.maximum(np.hypot(*rng.uniform(-250, 250, (2, devices))), 1)
+    return 1e-3 / distance_m**2
+
+
+def round_problem(devices: int, task: str = "mnist", band_hz: float = 1e7) -> RoundProblem:
+    """A round of a preset, with queues as they are in mid-run."""
+    rng = np.random.default_rng(0)
+    cycles, samples, bits, deadline_s, _, tradeoff = TASKS[task]
+    fading = np.maximum(rng.exponential(size=devices), 1e-3)  # of a million, some could not take part at all
+    return RoundProblem(
+        bandwidth_hz=band_hz,
+        noise_w_per_hz=10**-20.4,
+        deadline_s=deadline_s,
+        upload_bits=bits,
+        energy_coefficient=5e-27,
+        local_iterations=5,
+        tradeoff=tradeoff,
+        samples=np.full(devices, samples),
+        cycles_per_sample=np.full(devices, cycles),
+        max_frequency_hz=np.full(devices, 1e9),
+        max_power_w=np.full(devices, 1.0),
+        channel_gain=mean_gain(devices) * fading,
+        queue_j=0.3 * rng.exponential(size=devices),
+    )
+
+
+def exact(problem: RoundProblem) -> float:
+    decision = allocate_given(problem, np.ones(problem.devices, bool), "joint")
+    return float(np.sum(problem.queue_j * decision.energy_j))
+
+
+def objective_of(policy: str) -> Method:
+    decide = find_policy(policy)
+    return lambda problem: decide(problem, RNG).objective
+
+
+ALLOCATORS: dict[str, Method] = {
+    "joint": exact,
+    "Algorithm 1, plain": lambda problem: algorithm_1(problem)[2],
+    "SciPy SLSQP": slsqp,
+}
+POLICIES: dict[str, Method] = {
+    "dual": objective_of("dual"),
+    "set-expansion": objective_of("set-expansion"),
+    "Algorithm 2, plain": algorithm_2,
+}
+
+
+def measure(method: Method, problem: RoundProblem) -> tuple[float, float]:
+    """The least CPU time of some calls, and the value."""
+    seconds: list[float] = []
+    while sum(seconds) < 0.3 and len(seconds) < 50:
+        began = time.process_time()
+        value = method(problem)
+        seconds.append(time.process_time() - began)
+    return min(seconds), value
+
+
+def grow(methods: dict[str, Method], problem_of: Callable[[int], RoundProblem], limit_s: float) -> Times:
+    """Every method at growing sizes, as long as ten times its last cost is within the limit.
+
+    SLSQP's cost grows with the cube of the devices: it stops earlier.
+    """
+    times: Times = {name: {} for name in methods}
+    for size in SIZES:
+        problem = problem_of(size)
+        for name, method in methods.items():
+            done = times[name]
+            growth = 1000 if method is slsqp else 10
+            if all(growth * seconds < limit_s for seconds, _ in done.values()):
+                done[size] = measure(method, problem)
+                print(f"{name}, {size}: {done[size][0]:.3g} s", flush=True)
+    return times
+
+
+def run(policy: str, task: str, rounds: int = 100) -> list[str]:
+    """A run of 100 devices at a preset, as a row of the table."""
+    decide, problem, budget_j = find_policy(policy), round_problem(100, task), np.full(100, TASKS[task][4])
+    rng = np.random.default_rng(1)
+    state, milliseconds, gaps, scheduled = queues.start(100), [], [], []
+    for _ in range(rounds):
+        gain = mean_gain(100) * rng.exponential(size=100)
+        now = replace(problem, channel_gain=gain, queue_j=state.queue_j)
+        began = time.process_time()
+        decision = decide(now, rng)
+        milliseconds.append(1e3 * (time.process_time() - began))
+        gaps.append(decision.relative_gap)
+        scheduled.append(len(decision.scheduled_devices))
+        state = queues.advance(state, decision.energy_j, budget_j)
+    known = [f"{np.mean(gaps):.3%}", f"{np.max(gaps):.3%}"] if gaps[0] is not None else ["", ""]
+    times = [f"{np.mean(milliseconds):.1f}", f"{np.max(milliseconds):.1f}"]
+    energy = f"{state.spent_j.mean() / rounds:.3g} / {state.spent_j.max() / rounds:.3g}"
+    return [task, policy, *times, *known, f"{np.mean(scheduled):.1f}", energy]
+
+
+def cost_table(times: Times, ours: str) -> str:
+    """Cost and value by size; in brackets how many times our cost, and how much worse the value."""
+    lines = [f"| K | {' | '.join(times)} |", "|---:|" + "---:|" * len(times)]
+    for size in SIZES:
+        cells = []
+        for name, done in times.items():
+            if size not in done or size not in times[ours]:
+                cells.append("")
+                continue
+            (seconds, value), (our_seconds, our_value) = done[size], times[ours][size]
+            text = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+            worse = (value - our_value) / abs(our_value)
+            cells.append(text if name == ours else f"{text} ({seconds / our_seconds:.3g}x, {worse:+.2%})")
+        lines.append(f"| {size:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def plot(allocators: Times, policies: Times, path: Path) -> None:
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    titles = ("Allocation of a given set", "Scheduling and allocation")
+    for axis, times, title in zip(axes, (allocators, policies), titles, strict=True):
+        for name, done in times.items():
+            axis.loglog(list(done), [seconds for seconds, _ in done.values()], "o-", label=name)
+        axis.set(title=title, xlabel="devices")
+        axis.grid(alpha=0.3)
+        axis.legend()
+    axes[0].set_ylabel("CPU seconds of one thread")
+    figure.savefig(path, dpi=120)
+
+
+REPORT = """# What a round's decision costs
+
+Written by `python benchmarks/scheduling.py`. CPU time of one thread; in brackets how many times the cost of
+the first column, and how much worse the value. An empty cell: too slow to be waited for. Peak memory of it
+all: {memory_gb:.2f} GB.
+
+## Scheduling and allocation: the MNIST preset with K devices
+
+{policies}
+
+The same where the band grows with the devices, 100 kHz for each, so that a large part of them is scheduled:
+
+{wide}
+
+## Allocation of a given set: K devices in K MHz
+
+{allocators}
+
+## 100 rounds with 100 devices at the presets
+
+The gap is to the lower bound, which no schedule can beat. Energy is per device and round; the budgets are
+0.1 J and 2 J.
+
+| preset | policy | ms a round, mean | most | gap, mean | most | devices a round | J, mean / most |
+|---|---|---:|---:|---:|---:|---:|---:|
+{runs}
+
+![cost against the number of devices](benchmarks-scheduling.png)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a method may take for one answer")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="where the table and the plot go")
+    arguments = parser.parse_args()
+    limit_s = arguments.limit
+    policies = grow(POLICIES, round_problem, limit_s)
+    wide = grow({"dual": POLICIES["dual"]}, lambda size: round_problem(size, band_hz=1e5 * size), limit_s)
+    allocators = grow(ALLOCATORS, lambda size: round_problem(size, band_hz=1e6 * size), limit_s)
+    runs = [run(policy, task) for task in TASKS for policy in ("dual", "set-expansion")]
+    report = REPORT.format(
+        memory_gb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        policies=cost_table(policies, "dual"),
+        wide=cost_table(wide, "dual"),
+        allocators=cost_table(allocators, "joint"),
+        runs="\n".join(f"| {' | '.join(row)} |" for row in runs),
+    )
+    arguments.out.mkdir(exist_ok=True)
+    (arguments.out / "benchmarks-scheduling.md").write_text(report)
+    growing = {"dual, band growing with K": wide["dual"]}
+    plot(allocators, policies | growing, arguments.out / "benchmarks-scheduling.png")
+    print(report)
+
+
+if __name__ == "__main__":
+    main()
