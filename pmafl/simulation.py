@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from pmafl.data import Partition
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.workload import Workload, workload
 from pmafl.scheduling import Decision, Policy, find_policy, find_unlimited_policy, queues
+from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
 from pmafl.scheduling.queues import QueueState
 from pmafl.settings import Settings
 from pmafl.streams import stream
-from pmafl.wireless.cell import Array, fade, load_trace, noise_w_per_hz, path_gain, place
+from pmafl.wireless.cell import Array, fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
 from pmafl.wireless.fleet import Fleet, build_fleet, draw_samples
 from pmafl.wireless.problem import RoundProblem
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pmafl.learning.rounds import LearningState
     from pmafl.learning.task import LearningTask
 
+FADING_LEVELS = 32  # by which a policy knows the law of the fading
 METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
 Callback = Callable[["World", "Record"], None]
 
@@ -53,6 +56,14 @@ class World:
     policy: Policy
     trace: Array | None
     task: LearningTask | None
+
+    @cached_property
+    def energy_prices(self) -> EnergyPrices | None:
+        """The prices of a policy that has its own; None where queues take their place.
+
+        They are made when the first round asks for them: by then real devices have said what they are.
+        """
+        return self.policy.prices(outlook(self)) if isinstance(self.policy, PricedPolicy) else None
 
 
 @dataclass(frozen=True)
@@ -192,13 +203,28 @@ def start(world: World) -> State:
     return State(0, queue, world.task.start() if world.task else None)
 
 
+def outlook(world: World) -> Outlook:
+    """All that the server knows before the first round."""
+    fleet, levels = world.fleet, fading_levels(world.settings.cell, FADING_LEVELS)
+    nothing, unlimited = np.zeros(fleet.devices), np.full(fleet.devices, np.inf)
+    problem = _problem(world, fleet.path_gain, nothing, unlimited)
+    return Outlook(problem, levels, fleet.budget_j, world.settings.run.rounds)
+
+
 def round_problem(world: World, state: State, gain: Array | None = None) -> RoundProblem:
     """All that the server knows when it decides the round; `gain` replaces the world's channels."""
+    gain = channel_gain(world, state.round) if gain is None else gain
+    queue_j, prices = state.queues.queue_j, world.energy_prices
+    if prices is not None:
+        queue_j = prices(state.queues.spent_j, state.round)
+    cap_j = np.full(world.fleet.devices, np.inf)
+    if prices is not None or world.settings.policy.hard_budget:
+        cap_j = queues.remaining_j(state.queues, world.fleet.budget_j, world.settings.run.rounds)
+    return _problem(world, gain, queue_j, cap_j)
+
+
+def _problem(world: World, gain: Array, queue_j: Array, cap_j: Array) -> RoundProblem:
     settings, fleet = world.settings, world.fleet
-    if settings.policy.hard_budget:
-        cap_j = queues.remaining_j(state.queues, fleet.budget_j, settings.run.rounds)
-    else:
-        cap_j = np.full(fleet.devices, np.inf)
     return RoundProblem(
         bandwidth_hz=settings.cell.bandwidth_hz,
         noise_w_per_hz=noise_w_per_hz(settings.cell.noise_dbm_per_hz),
@@ -206,13 +232,13 @@ def round_problem(world: World, state: State, gain: Array | None = None) -> Roun
         upload_bits=world.costs.upload_bits,
         energy_coefficient=settings.fleet.energy_coefficient,
         local_iterations=world.costs.charged_iterations,
-        tradeoff=settings.policy.tradeoff,
+        tradeoff=1.0 if isinstance(world.policy, PricedPolicy) else settings.policy.tradeoff,
         samples=fleet.samples,
         cycles_per_sample=fleet.cycles_per_sample,
         max_frequency_hz=fleet.max_frequency_hz,
         max_power_w=fleet.max_power_w,
-        channel_gain=channel_gain(world, state.round) if gain is None else gain,
-        queue_j=state.queues.queue_j,
+        channel_gain=gain,
+        queue_j=queue_j,
         energy_cap_j=cap_j,
     )
 

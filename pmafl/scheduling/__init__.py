@@ -24,6 +24,7 @@ from pmafl.scheduling.given import allocate_given, allocate_without_limits
 from pmafl.scheduling.ocean import ocean
 from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.set_expansion import set_expansion
+from pmafl.scheduling.steady import steady
 from pmafl.scheduling.uniform import choose_uniformly, uniform
 from pmafl.wireless.problem import Mask
 
@@ -40,6 +41,7 @@ __all__ = [
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "set-expansion": set_expansion,
     "dual": dual,
+    "steady": steady,
     "exhaustive": exhaustive,
     "ocean": ocean,
     "rs-wel": rs_wel,
@@ -72,7 +74,7 @@ def find_policy(name: str, **options: Any) -> Policy:
     if not callable(function):
         raise InputError(f"policy {name!r} is a {type(function).__name__}; it must be a function")
     if _accepts(function, "problem", "rng", **options) and not _accepts(function, **options):
-        return functools.partial(function, **options)
+        return functools.partial(function, **options) if options else function
     _check_options(name, function, options)
     made: Policy = function(**options)
     return made

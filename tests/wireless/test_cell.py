@@ -3,7 +3,7 @@ import pytest
 
 from pmafl.errors import InputError
 from pmafl.settings import load
-from pmafl.wireless.cell import fade, load_trace, noise_w_per_hz, path_gain, place
+from pmafl.wireless.cell import fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
 
 CELL = load("mnist").cell
 
@@ -41,6 +41,13 @@ def test_fading_is_exponential_with_mean_one():
     assert gain.mean() == pytest.approx(1, abs=0.01)
     assert gain.var() == pytest.approx(1, abs=0.03)
     assert (gain > 2).mean() == pytest.approx(np.exp(-2), abs=5e-3)
+
+
+def test_fading_levels_are_the_quantiles_of_the_fading():
+    drawn = np.sort(fade(CELL, 320_000, np.random.default_rng(0))).reshape(32, -1)
+    assert fading_levels(CELL, 32) == pytest.approx(np.median(drawn, axis=1), rel=0.05, abs=0.001)
+    still = CELL.model_copy(update={"fading": "none"})
+    assert np.all(fading_levels(still, 4) == 1)
 
 
 def test_fading_can_be_switched_off():

@@ -1,0 +1,83 @@
+"""`pmafl efficiency`: what a schedule reaches of the best possible one, and how it treats the devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pmafl.commands import SetOption, SourceArgument, assignments
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pmafl.efficiency import Efficiency
+    from pmafl.simulation import World
+
+
+def efficiency(
+    source: SourceArgument = "mnist",
+    set_: SetOption = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Scheduling policy; short for --set policy.name=...")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON only, with one entry a device.")] = False,
+) -> None:
+    """Hold scheduled samples against a bound that no schedule can exceed, and show what each device used.
+
+    A run directory is judged by its records. Settings, or a run directory with other settings, are scheduled
+    first, without learning.
+    """
+    import json
+
+    from rich.console import Console
+
+    from pmafl.efficiency import best_possible, measure, run_wireless
+    from pmafl.settings import load
+    from pmafl.simulation import wireless_world
+
+    overrides = assignments(set_) | ({"policy.name": policy} if policy else {})
+    world = wireless_world(load(source, overrides))
+    recorded = not overrides and (Path(source) / "rounds.jsonl").is_file()
+    records = _recorded(world, Path(source)) if recorded else run_wireless(world)
+    result = measure(world, records, best_possible(world))
+    if json_:
+        typer.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
+    else:
+        Console(markup=False).print(table(result))
+
+
+def _recorded(world: World, directory: Path) -> list[dict[str, Any]]:
+    from pmafl import runs
+    from pmafl.errors import InputError
+
+    records, rounds = runs.read_records(directory), world.settings.run.rounds
+    if any("answered" in record for record in records):
+        raise InputError(f"{directory}: real devices ran it, and their channels in all rounds are not known")
+    if len(records) < rounds:
+        raise InputError(
+            f"{directory}: only {len(records)} of {rounds} rounds are done; "
+            f"go on with pmafl run --resume {directory}"
+        )
+    return records
+
+
+def table(result: Efficiency) -> Table:
+    """The result for a person."""
+    import numpy as np
+    from rich.table import Table
+
+    used, turns, bound = result.used, result.turns, result.bound
+    rows = Table(show_header=False, title=f"{result.rounds} rounds, policy {result.policy}")
+    rows.add_row("scheduled samples", f"{result.samples:,.0f}")
+    rows.add_row("no schedule exceeds", f"{bound.samples:,.0f}")
+    rows.add_row("efficiency", f"{result.share:.1%}")
+    low, middle, high = np.quantile(used, [0, 0.5, 1])
+    rows.add_row("energy of the budget", f"{low:.1%} to {high:.1%}, median {middle:.1%}")
+    worst = f"device {used.argmax()}: {used.max():.2%}"
+    rows.add_row("largest spender", worst if used.max() <= 1 + 1e-9 else f"{worst}, over its budget")
+    spread = f"{turns.min():.0f} to {turns.max():.0f}, mean {turns.mean():.1f}, spread {result.spread:.0%}"
+    rows.add_row("rounds a device takes part in", spread)
+    rows.add_row("least served", f"device {turns.argmin()}: {turns.min():.0f} rounds")
+    return rows

@@ -1,0 +1,86 @@
+"""How close a run comes to the best that any schedule could have done with its channels and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pmafl.scheduling.clairvoyant import Bound, clairvoyant
+from pmafl.simulation import World, advance, channel_gain, outlook, start
+from pmafl.wireless.problem import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Efficiency:
+    """A run against its bound.
+
+    Attributes:
+        policy: who scheduled.
+        rounds: how many there were.
+        samples: scheduled in all rounds.
+        bound: the best possible.
+        used: energy as a part of the device's whole budget, one entry a device.
+        turns: rounds that each device took part in.
+    """
+
+    policy: str
+    rounds: int
+    samples: float
+    bound: Bound
+    used: Array
+    turns: Array
+
+    @property
+    def share(self) -> float:
+        """Scheduled samples as a share of the bound; above 1 only where budgets were exceeded."""
+        return self.samples / self.bound.samples
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the turns over devices, as a part of their mean."""
+        return float(self.turns.std() / self.turns.mean()) if self.turns.any() else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy,
+            "rounds": self.rounds,
+            "scheduled_samples": self.samples,
+            "bound_samples": self.bound.samples,
+            "fractional_bound_samples": self.bound.fractional_samples,
+            "share_of_bound": self.share,
+            "spread_of_turns": self.spread,
+            "turns": self.turns.astype(int).tolist(),
+            "used_of_budget": self.used.tolist(),
+            "energy_price_samples_per_j": self.bound.energy_price.tolist(),
+        }
+
+
+def best_possible(world: World) -> Bound:
+    """The bound for a world's channels and budgets, whatever its policy."""
+    gain = np.stack([channel_gain(world, index) for index in range(world.settings.run.rounds)])
+    return clairvoyant(outlook(world).problem, gain, world.fleet.budget_j)
+
+
+def run_wireless(world: World) -> list[dict[str, Any]]:
+    """The records of all rounds; for a world without learning."""
+    state, records = start(world), []
+    while state.round < world.settings.run.rounds:
+        state, record = advance(world, state)
+        records.append(record.to_dict())
+    return records
+
+
+def measure(world: World, records: Iterable[Mapping[str, Any]], bound: Bound) -> Efficiency:
+    """Holds the records of a whole run against the bound of its world."""
+    rounds, samples = world.settings.run.rounds, 0.0
+    spent_j, turns = np.zeros(world.fleet.devices), np.zeros(world.fleet.devices)
+    for record in records:
+        devices = record["scheduled"]
+        samples += record["scheduled_samples"]
+        turns[devices] += 1
+        spent_j[devices] += np.add(record["compute_energy_j"], record["upload_energy_j"])
+    used = spent_j / (rounds * world.fleet.budget_j)
+    return Efficiency(world.settings.policy.name, rounds, samples, bound, used, turns)
