@@ -43,7 +43,7 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("dial", {}, "there is no policy 'dial'; choose set-expansion, dual, exhaustive"),
+        ("dial", {}, "there is no policy 'dial'; choose set-expansion, dual"),
         ("dual", {"tolerence": 1}, "policy 'dual' was given the options tolerence; it has tolerance"),
         ("all", {"count": 1}, "policy 'all' was given the options count; it has none"),
         ("no.such.module:policy", {}, "there is no module"),
