@@ -13,6 +13,7 @@ from pmafl import __version__
 from pmafl.commands.bound import bound
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
+from pmafl.commands.efficiency import efficiency
 from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
 from pmafl.commands.settings import settings
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, bound, schedule, settings, data):
+for command in (run, compare, efficiency, bound, schedule, settings, data):
     app.command()(command)
 
 
