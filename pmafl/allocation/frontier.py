@@ -25,8 +25,8 @@ from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_effic
 
 # More than any radio will do; it keeps e^(2y) finite.
 LARGEST_EFFICIENCY = 300.0
-# Even with nothing to compute; it keeps 1 - s away from 0.
-LEAST_COMPUTE = 1e-12
+# Even with nothing to compute; it keeps digits in 1 - s.
+LEAST_COMPUTE = 1e-9
 BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from pmafl.wireless.problem import Array
 
 STEPS = 200
-# Newton's error squares with each step: a step this small leaves nothing for another one.
-SMALL_STEP = 1e-8
+# Newton's error squares with each step: after a step this small, from a value this small, nothing is left.
+SMALL_STEP, SMALL_VALUE = 1e-8, 1e-6
 
 
 def rising_root(
@@ -17,7 +17,7 @@ def rising_root(
     """Where each residual, rising in its own variable, is zero, or the nearer end of its bracket.
 
     Args:
-        residual: gives value and slope (positive) for an array of arguments.
+        residual: gives value, of the order of 1, and slope (positive) for an array of arguments.
         low, high: bracket, one entry per function.
         start: first guess.
     """
@@ -37,6 +37,7 @@ def rising_root(
         step = np.where(good, newton, np.where(circling, middle, end))
         before_last, last = last, np.abs(step - at)
         at = step
-        if np.all(last <= np.where(good, SMALL_STEP, 1e-13)):
+        rounding = 4e-15 * (1 + np.abs(at))
+        if np.all(last <= np.where(good & (np.abs(value) < SMALL_VALUE), SMALL_STEP, rounding)):
             break
     return at
