@@ -47,9 +47,11 @@ Written by `{command}`.
 {machine}
 
 One thread; medians of CPU seconds. Every way takes its turn with all others, in one process. "Of the peak"
-is the arithmetic of training (forward, gradients of all weights, gradients of all inputs but the first
-layer's) against the product of two matrices of 1024 x 1024, timed between the turns; reading the samples,
-rounding the uploads to 16 bits and averaging them count as time, not as arithmetic. "Textbook" is FedAvg as
+is the arithmetic of training as everyone counts it (forward, gradients of all weights, gradients of all
+inputs but the first layer's) against the product of two matrices of 1024 x 1024, timed between the turns;
+reading the samples, rounding the uploads to 16 bits and averaging them count as time, not as arithmetic. With
+full batches pmafl itself needs a quarter less arithmetic for the MLP, since it trains the first layer by
+coefficients of the samples (`pmafl/learning/dense.py`). "Textbook" is FedAvg as
 tutorials write it: a deep copy of the model, a `DataLoader` and a `torch.optim.SGD` for every device, and
 an average of `state_dict`s. PFLlib runs its own servers and clients (SGD without momentum, which is a
 little less work). Evaluation tests every device's model on all test images of its classes; PFLlib's also

@@ -21,8 +21,8 @@ class Autograd:
         self.model, self._precision = model, precision
         self._forward: Callable[[Tensor], Tensor] = model
 
-    def begin(self, samples: Samples, part: Part) -> Samples:
-        """Choose the part to train; its gradient starts at zero.
+    def begin(self, samples: Samples, part: Part, steps: int = 1) -> Samples:
+        """Choose the part to train; its gradient starts at zero. The number of steps changes nothing.
 
         Where only the predictor is trained, the features stay as they are: they are computed now, once, and
         returned as the samples to train on.
@@ -38,6 +38,9 @@ class Autograd:
                 features = [model.extractor(rows) for rows in torch.split(samples.x, model.chunk)]
             return Samples(torch.cat(features), samples.y)
         return samples
+
+    def finish(self) -> None:
+        """After the last step there is nothing left to do."""
 
     def differentiate(self, samples: Samples, keep: float = 1.0) -> Tensor:
         """Mean loss. Its gradient is added to `keep` times what is there, in the part that is trained."""

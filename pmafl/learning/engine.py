@@ -52,14 +52,16 @@ class Engine:
         if not groups:
             return weights.clone()
         model.load(weights)
-        samples = self._passes.begin(samples, part)
+        samples = self._passes.begin(samples, part, steps=1 if self.batch_size else iterations)
+        start = model.flat.clone() if proximal_weight else model.flat
         with self._randomness(rng):
             for batch in self._batches(samples, rng, iterations):
                 self._passes.differentiate(batch, keep=self.momentum)  # so model.gradient is the momentum m
                 if proximal_weight:
-                    model.gradient.add_(model.flat - weights, alpha=proximal_weight)
+                    model.gradient.add_(model.flat - start, alpha=proximal_weight)
                 for where, rate in groups:
                     model.flat[where].add_(model.gradient[where], alpha=-rate)
+        self._passes.finish()
         return model.flat.clone()
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:

@@ -60,6 +60,33 @@ def test_a_users_chain_of_any_length_is_differentiated_by_hand():
         assert (by_hand - truth).norm() < 1e-5 * truth.norm()
 
 
+@pytest.mark.parametrize("part", ["all", "extractor", "predictor"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("proximal_weight", [0.0, 0.5])
+@pytest.mark.parametrize("count", [40, 900])  # fewer samples than the first layer has inputs, and more
+def test_full_batch_training_is_that_of_autograd(part, momentum, proximal_weight, count):
+    rates = {"extractor_rate": 0.05, "predictor_rate": 0.02}
+    settings = learning(momentum=momentum, **rates)
+    engine, reference = (Engine(model_for(), settings) for _ in range(2))
+    reference._passes = Autograd(reference.model, torch.float32)
+    weights, samples = engine.model.flat.clone(), samples_for(count)
+    trained, truth = (
+        some.train(weights, samples, np.random.default_rng(0), 4, part, proximal_weight) - weights
+        for some in (engine, reference)
+    )
+    assert (trained - truth).norm() < 1e-4 * truth.norm()
+
+
+def test_training_that_was_broken_off_leaves_no_trace():
+    model, samples = model_for(), samples_for(40)
+    start, passes = model.flat.clone(), Dense(model, torch.float32)
+    passes.differentiate(passes.begin(samples, "all", steps=5))
+    model.load(start)
+    passes.differentiate(passes.begin(samples, "all"))
+    assert torch.equal(model.flat, start)
+    assert torch.equal(model.gradient, Engine(model, learning()).gradient(start, samples)[1])
+
+
 @pytest.mark.parametrize("name", ["nested", "with_dropout", "without_bias", "with_sigmoid", "relu_last"])
 def test_other_networks_are_left_to_autograd(name):
     model = model_for(USERS + name, shared_layers=1)
