@@ -35,7 +35,8 @@ class _Layer:
 
     def add_gradient(self, x: Tensor, delta: Tensor, keep: float) -> None:
         """From the inputs and the derivative with respect to the outputs."""
-        self.bias_gradient.mul_(keep).add_(delta.sum(0, dtype=torch.float32))
+        bias_gradient = delta.sum(0, dtype=torch.float32)
+        torch.add(bias_gradient, self.bias_gradient, alpha=keep, out=self.bias_gradient)
         if x.dtype == torch.float32:
             self.weight_gradient.addmm_(delta.t(), x, beta=keep)
         else:
@@ -135,24 +136,26 @@ class Dense:
             first.finish()
 
     @torch.no_grad()
-    def differentiate(self, samples: Samples, keep: float = 1.0) -> Tensor:
-        """Mean loss. Its gradient is added to `keep` times what is there, in the layers that are trained."""
+    def differentiate(self, samples: Samples, keep: float = 1.0, loss: Tensor | None = None) -> None:
+        """Add the mean loss's gradient to `keep` times what is there, in the layers that are trained.
+
+        The mean loss itself is added to `loss`, if that is given.
+        """
         if self._weights is not self.model.flat:
             self._weights.copy_(self.model.flat)
         count, chunk = len(samples.y), self.model.chunk
-        loss = torch.zeros((), device=samples.y.device)
         for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
             *inputs, scores = self._forward(x, range(self._trained.start, len(self._layers)))
             # Softmax and cross-entropy spelt out: torch's own are slow on rows of few classes.
             scores = scores.float()
             scores -= scores.amax(1, keepdim=True)
-            weights = scores.exp()
-            total = weights.sum(1, keepdim=True)
-            loss += (total.log() - scores.gather(1, y[:, None])).sum() / count
-            delta = weights.div_(total).scatter_(1, y[:, None], -1.0, reduce="add").div_(count)
+            if loss is not None:
+                loss += (scores.exp().sum(1).log() - scores.gather(1, y[:, None])[:, 0]).sum() / count
+            weights = scores.exp_()
+            delta = weights.div_(weights.sum(1, keepdim=True).mul_(count))
+            delta.scatter_(1, y[:, None], -1.0 / count, reduce="add")
             self._backward(inputs, delta.to(x.dtype), keep)
             keep = 1.0
-        return loss
 
     def _forward(self, x: Tensor, layers: range) -> list[Tensor]:
         """The input of each of the layers, and the output of the last."""
@@ -167,11 +170,11 @@ class Dense:
         """From the derivative with respect to the scores, `delta`, down to the lowest trained layer."""
         start = self._trained.start
         for number in reversed(range(start, len(self._layers))):
-            layer, x = self._layers[number], inputs[number - start]
+            x = inputs[number - start]
             if number in self._trained:
-                layer.add_gradient(x, delta, keep)
+                self._layers[number].add_gradient(x, delta, keep)
             if number > start:
-                delta = torch.mm(delta, layer.weight).mul_(x.sign_())  # the ReLU's derivative
+                delta = torch.mm(delta, self._plain[number].weight).mul_(x.sign_())  # the ReLU's derivative
 
 
 def _linear_layers(members: list[nn.Module]) -> list[nn.Linear]:

@@ -59,27 +59,29 @@ class Engine:
                 self._passes.differentiate(batch, keep=self.momentum)  # so model.gradient is the momentum m
                 if proximal_weight:
                     model.gradient.add_(model.flat - start, alpha=proximal_weight)
-                for where, rate in groups:
-                    model.flat[where].add_(model.gradient[where], alpha=-rate)
+                for values, momentum, rate in groups:
+                    values.add_(momentum, alpha=-rate)
         self._passes.finish()
         return model.flat.clone()
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
         self.model.load(weights)
-        loss = self._passes.differentiate(self._passes.begin(samples, "all"))
+        loss = torch.zeros((), device=weights.device)
+        self._passes.differentiate(self._passes.begin(samples, "all"), loss=loss)
         return float(loss), self.model.gradient.clone()
 
-    def _groups(self, part: Part) -> list[tuple[slice, float]]:
-        """Slices of the parameter vector with the rate of each; one slice where one rate serves all."""
-        split, end = self.model.split, self.model.parameters
+    def _groups(self, part: Part) -> list[tuple[Tensor, Tensor, float]]:
+        """Slices of parameters and gradient with the rate of each; one slice where one rate serves all."""
+        model = self.model
+        split, end = model.split, model.parameters
         extractor = (slice(0, split), self.extractor_rate)
         predictor = (slice(split, end), self.predictor_rate)
         if part == "all" and self.extractor_rate == self.predictor_rate:
             groups = [(slice(0, end), self.extractor_rate)]
         else:
             groups = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
-        return [(where, rate) for where, rate in groups if where.stop > where.start]
+        return [(model.flat[w], model.gradient[w], rate) for w, rate in groups if w.stop > w.start]
 
     def _batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
         for _ in range(iterations):
@@ -87,8 +89,9 @@ class Engine:
                 yield samples
                 continue
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
-            for rows in torch.split(order, self.batch_size):
-                yield Samples(samples.x[rows], samples.y[rows])  # index_select would lose channels_last
+            shuffled = (samples.x[order], samples.y[order])  # index_select would lose channels_last
+            batches = (torch.split(values, self.batch_size) for values in shuffled)
+            yield from map(Samples, *batches)
 
     @contextmanager
     def _randomness(self, rng: np.random.Generator) -> Iterator[None]:

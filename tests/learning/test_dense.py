@@ -29,7 +29,8 @@ def gradients(model, samples, part, precision=torch.float32):
     where = {"all": slice(None), "extractor": slice(model.split), "predictor": slice(model.split, None)}[part]
     for passes in (Dense(model, precision), Autograd(model, torch.float32)):
         model.gradient.fill_(torch.nan)  # what an earlier call left there must not matter
-        loss = passes.differentiate(passes.begin(samples, part))
+        loss = torch.zeros(())
+        passes.differentiate(passes.begin(samples, part), loss=loss)
         yield float(loss), model.gradient[where].clone()
 
 
