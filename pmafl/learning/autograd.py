@@ -42,18 +42,17 @@ class Autograd:
     def finish(self) -> None:
         """After the last step there is nothing left to do."""
 
-    def differentiate(self, samples: Samples, keep: float = 1.0, loss: Tensor | None = None) -> None:
-        """Add the mean loss's gradient to `keep` times what is there, in the part that is trained.
+    def differentiate(self, samples: Samples, scale: float = 1.0, loss: Tensor | None = None) -> None:
+        """Add `scale` times the mean loss's gradient, in the part that is trained.
 
         The mean loss itself is added to `loss`, if that is given.
         """
-        self.model.gradient.mul_(keep)
         count, chunk = len(samples.y), self.model.chunk
         for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
             with self._arithmetic():
                 scores = self._forward(x)
             share = functional.cross_entropy(scores.float(), y, reduction="sum") / count
-            share.backward()  # type: ignore[no-untyped-call]
+            (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()
 

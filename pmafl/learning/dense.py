@@ -33,14 +33,13 @@ class _Layer:
         # Faster than addmm, which first fills the result with copies of the bias.
         return torch.mm(x, self.weight.t()).add_(self.bias)
 
-    def add_gradient(self, x: Tensor, delta: Tensor, keep: float) -> None:
+    def add_gradient(self, x: Tensor, delta: Tensor) -> None:
         """From the inputs and the derivative with respect to the outputs."""
-        bias_gradient = delta.sum(0, dtype=torch.float32)
-        torch.add(bias_gradient, self.bias_gradient, alpha=keep, out=self.bias_gradient)
+        self.bias_gradient.add_(delta.sum(0, dtype=torch.float32))
         if x.dtype == torch.float32:
-            self.weight_gradient.addmm_(delta.t(), x, beta=keep)
+            self.weight_gradient.addmm_(delta.t(), x)
         else:
-            self.weight_gradient.mul_(keep).add_(delta.t() @ x)
+            self.weight_gradient.add_(delta.t() @ x)
 
 
 class _SampleSpaceLayer:
@@ -79,8 +78,8 @@ class _SampleSpaceLayer:
             return self._outputs.clone()
         return torch.mm(self._products, self._coefficients).add_(self._outputs)
 
-    def add_gradient(self, x: Tensor, delta: Tensor, keep: float) -> None:
-        torch.add(delta, self._gradient, alpha=keep, out=self._gradient)
+    def add_gradient(self, x: Tensor, delta: Tensor) -> None:
+        self._gradient.add_(delta)
         self._moved = True
 
     def finish(self) -> None:
@@ -135,9 +134,9 @@ class Dense:
         if isinstance(first := self._layers[0], _SampleSpaceLayer):
             first.finish()
 
-    @torch.no_grad()
-    def differentiate(self, samples: Samples, keep: float = 1.0, loss: Tensor | None = None) -> None:
-        """Add the mean loss's gradient to `keep` times what is there, in the layers that are trained.
+    @torch.inference_mode()
+    def differentiate(self, samples: Samples, scale: float = 1.0, loss: Tensor | None = None) -> None:
+        """Add `scale` times the mean loss's gradient, in the layers that are trained.
 
         The mean loss itself is added to `loss`, if that is given.
         """
@@ -152,10 +151,9 @@ class Dense:
             if loss is not None:
                 loss += (scores.exp().sum(1).log() - scores.gather(1, y[:, None])[:, 0]).sum() / count
             weights = scores.exp_()
-            delta = weights.div_(weights.sum(1, keepdim=True).mul_(count))
-            delta.scatter_(1, y[:, None], -1.0 / count, reduce="add")
-            self._backward(inputs, delta.to(x.dtype), keep)
-            keep = 1.0
+            delta = weights.div_(weights.sum(1, keepdim=True).mul_(count / scale))
+            delta.scatter_(1, y[:, None], -scale / count, reduce="add")
+            self._backward(inputs, delta.to(x.dtype))
 
     def _forward(self, x: Tensor, layers: range) -> list[Tensor]:
         """The input of each of the layers, and the output of the last."""
@@ -166,13 +164,13 @@ class Dense:
                 values[-1].relu_()
         return values
 
-    def _backward(self, inputs: list[Tensor], delta: Tensor, keep: float) -> None:
+    def _backward(self, inputs: list[Tensor], delta: Tensor) -> None:
         """From the derivative with respect to the scores, `delta`, down to the lowest trained layer."""
         start = self._trained.start
         for number in reversed(range(start, len(self._layers))):
             x = inputs[number - start]
             if number in self._trained:
-                self._layers[number].add_gradient(x, delta, keep)
+                self._layers[number].add_gradient(x, delta)
             if number > start:
                 delta = torch.mm(delta, self._plain[number].weight).mul_(x.sign_())  # the ReLU's derivative
 

@@ -18,6 +18,8 @@ from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
+SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
+
 
 class Engine:
     """Trains and differentiates one model. Its vectors are work space; every call starts from `weights`."""
@@ -54,13 +56,18 @@ class Engine:
         model.load(weights)
         samples = self._passes.begin(samples, part, steps=1 if self.batch_size else iterations)
         start = model.flat.clone() if proximal_weight else model.flat
+        unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
         with self._randomness(rng):
             for batch in self._batches(samples, rng, iterations):
-                self._passes.differentiate(batch, keep=self.momentum)  # so model.gradient is the momentum m
+                unit *= self.momentum
+                if unit < SMALLEST_UNIT:
+                    model.gradient.mul_(unit)
+                    unit = 1.0
+                self._passes.differentiate(batch, scale=1 / unit)
                 if proximal_weight:
-                    model.gradient.add_(model.flat - start, alpha=proximal_weight)
+                    model.gradient.add_(model.flat - start, alpha=proximal_weight / unit)
                 for values, momentum, rate in groups:
-                    values.add_(momentum, alpha=-rate)
+                    values.add_(momentum, alpha=-rate * unit)
         self._passes.finish()
         return model.flat.clone()
 
