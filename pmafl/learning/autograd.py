@@ -47,8 +47,8 @@ class Autograd:
 
         The mean loss itself is added to `loss`, if that is given.
         """
-        count, chunk = len(samples.y), self.model.chunk
-        for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
+        count = len(samples.y)
+        for x, y in samples.chunks(self.model.chunk):
             with self._arithmetic():
                 scores = self._forward(x)
             share = functional.cross_entropy(scores.float(), y, reduction="sum") / count

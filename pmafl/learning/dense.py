@@ -142,8 +142,8 @@ class Dense:
         """
         if self._weights is not self.model.flat:
             self._weights.copy_(self.model.flat)
-        count, chunk = len(samples.y), self.model.chunk
-        for x, y in zip(torch.split(samples.x, chunk), torch.split(samples.y, chunk), strict=True):
+        count = len(samples.y)
+        for x, y in samples.chunks(self.model.chunk):
             *inputs, scores = self._forward(x, range(self._trained.start, len(self._layers)))
             # Softmax and cross-entropy spelt out: torch's own are slow on rows of few classes.
             scores = scores.float()

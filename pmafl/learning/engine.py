@@ -96,9 +96,8 @@ class Engine:
                 yield samples
                 continue
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
-            shuffled = (samples.x[order], samples.y[order])  # index_select would lose channels_last
-            batches = (torch.split(values, self.batch_size) for values in shuffled)
-            yield from map(Samples, *batches)
+            shuffled = Samples(samples.x[order], samples.y[order])  # index_select would lose channels_last
+            yield from shuffled.chunks(self.batch_size)
 
     @contextmanager
     def _randomness(self, rng: np.random.Generator) -> Iterator[None]:

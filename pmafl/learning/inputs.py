@@ -1,6 +1,6 @@
 """Stored samples as tensors: rows of a data set, scaled, in the memory layout the model runs fastest in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,12 @@ class Samples(NamedTuple):
 
     x: Tensor
     y: Tensor
+
+    def chunks(self, size: int) -> "Iterable[Samples]":
+        """These samples in their order, at most `size` at a time."""
+        if len(self.y) <= size:
+            return [self]
+        return map(Samples, torch.split(self.x, size), torch.split(self.y, size))
 
 
 class Inputs:

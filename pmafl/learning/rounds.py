@@ -69,10 +69,11 @@ class Aggregate:
     def __init__(self, extractor: Tensor) -> None:
         self._before = extractor
         self._sum = torch.zeros_like(extractor, dtype=torch.float64)
+        self._payload = torch.empty_like(self._sum)
         self._samples = 0
 
     def add(self, payload: Payload, samples: int) -> None:
-        self._sum.add_(decode(payload).to(self._sum.device), alpha=samples)
+        self._sum.add_(self._payload.copy_(decode(payload)), alpha=samples)
         self._samples += samples
 
     def result(self) -> Tensor:

@@ -1,0 +1,164 @@
+"""The table of the paper's claims: what it says, what came out, and a verdict by a fixed rule.
+
+A claim says which figure's runs it is about and how its number is read from them; nothing here is typed but
+the paper's own numbers and the reasons that were found. The rules, for a number that should be positive:
+
+- reproduced: its 95% interval lies above 0 and holds the paper's number, or the two differ by less than half
+  of the paper's;
+- direction only: it lies above 0, but the size differs;
+- not reproduced: everything else.
+
+Where the paper says "similar", the two must differ by less than half a point. With a single seed there is no
+interval, and the number itself is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pmafl.comparison import Array, Estimate, estimate
+from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from pmafl.runs import write_atomically
+
+Kind = Literal["gain", "similar"]
+SIMILAR_POINTS = 0.5
+REPRODUCED, DIRECTION, NOT, NOT_RUN = "reproduced", "direction only", "not reproduced", "not run"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the paper.
+
+    Attributes:
+        text: what it says.
+        read: our number from the runs, an entry a seed.
+        paper: its number, where it has one.
+        where: in the paper.
+        figure, dataset: whose runs decide.
+        unit: of both.
+        kind: whether the number should be positive ("gain") or near 0 ("similar").
+        ours: not a claim of the paper, but the same number for another opponent.
+        reasons: by verdict.
+    """
+
+    text: str
+    read: Callable[[Evidence], Array]
+    paper: float | None = None
+    where: str = ""
+    figure: str = ""
+    dataset: str = ""
+    unit: str = "points"
+    kind: Kind = "gain"
+    ours: bool = False
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
+    """By the rules above."""
+    half_width = 0.0 if math.isnan(found.half_width) else found.half_width
+    if kind == "similar":
+        return REPRODUCED if abs(found.mean) < SIMILAR_POINTS else NOT
+    if found.mean - half_width <= 0:
+        return NOT
+    near = paper is None or abs(found.mean - paper) <= max(half_width, abs(paper) / 2)
+    return REPRODUCED if near else DIRECTION
+
+
+def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, Any]]:
+    """A row for every claim, and on CIFAR-10 for every reading that was run."""
+    rows = []
+    known: dict[tuple[str, str, str], Evidence | NotRun] = {}
+    for claim in claims:
+        for reading in ("chosen", "stated") if claim.dataset == "cifar10" else ("chosen",):
+            key = (claim.figure, claim.dataset, reading)
+            if key not in known:
+                try:
+                    known[key] = load_evidence(*key, results, out)
+                except NotRun as reason:
+                    known[key] = reason
+            rows.append(_row(claim, reading, known[key]))
+    return rows
+
+
+def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, Any]:
+    row = {
+        "claim": claim.text,
+        "where": claim.where,
+        "dataset": claim.dataset,
+        "reading": reading,
+        "figure": claim.figure,
+        "paper": claim.paper,
+        "unit": claim.unit,
+        "ours": claim.ours,
+        "number": None,
+        "half_width": None,
+        "seeds": 0,
+        "verdict": NOT_RUN,
+        "reason": "",
+    }
+    try:
+        if isinstance(evidence, NotRun):
+            raise evidence
+        values = claim.read(evidence)
+    except NotRun:
+        return row
+    found = estimate(values)
+    decision = verdict(claim.kind, found, claim.paper)
+    return row | {
+        "number": found.mean,
+        "half_width": None if math.isnan(found.half_width) else found.half_width,
+        "seeds": values.size,
+        "verdict": decision,
+        "reason": claim.reasons.get(decision, ""),
+    }
+
+
+def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The table, a part for each data set and reading."""
+    lines = [HEAD]
+    for dataset, reading in dict.fromkeys((row["dataset"], row["reading"]) for row in rows):
+        part = [row for row in rows if (row["dataset"], row["reading"]) == (dataset, reading)]
+        lines += [f"## {TITLES[dataset, reading]}", "", *COLUMNS]
+        for row in part:
+            mark = " (ours, not in the paper)" if row["ours"] else ""
+            number = "" if row["number"] is None else f"{row['number']:+.2f}"
+            number += "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+            paper = "" if row["paper"] is None or row["ours"] else f"{row['paper']:+g}"
+            end = f"**{row['verdict']}**" + (f": {row['reason']}" if row["reason"] else "")
+            cells = (row["claim"] + mark, row["where"], paper, number, row["seeds"] or "", end)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+COLUMNS = ("| claim | where | paper | here | seeds | |", "|---|---|---:|---:|---:|---|")
+TITLES = {
+    ("mnist", "chosen"): "MNIST",
+    ("cifar10", "chosen"): "CIFAR-10, training as the preset chooses it",
+    ("cifar10", "stated"): "CIFAR-10, training with the numbers that the paper states",
+}
+
+HEAD = """# The paper's claims, one by one
+
+Written by `pmafl reproduce claims` from run directories. Numbers are percentage points of the mean test
+accuracy over devices (mean of the evaluations in the last tenth of the rounds), paired by seed, unless a
+claim says otherwise; after ± the half-width of the 95% interval. **reproduced**: the interval lies above 0
+and holds the paper's number, or the two differ by less than half of the paper's. **direction only**: above
+0, another size. **not reproduced**: the rest. "Like" and "equal" must be within half a point or percent. A
+single seed has no interval; its number is judged as it is. **not run**: the runs behind it are missing.
+"""
+
+
+def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
+    """`CLAIMS.md` and `CLAIMS.json`."""
+    rows = judge(claims, results, out)
+    results.mkdir(parents=True, exist_ok=True)
+    write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
+    path = results / "CLAIMS.md"
+    write_atomically(path, to_markdown(rows).encode())
+    return path

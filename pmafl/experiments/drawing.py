@@ -1,0 +1,90 @@
+"""How the figures look: a colour for each method, a line style for each value of what is varied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pmafl.comparison import estimate
+from pmafl.experiments.study import Curve, Study, final, history, of_curve, summaries
+from pmafl.plots import COLOURS, figure
+
+LINE_STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
+LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
+SCALES = {"accuracy": 100.0, "loss": 1.0}
+
+
+def two_panels() -> tuple[Figure, Axes, Axes]:
+    drawing, axes = figure(1, 2, width=5.5, height=4.2)
+    return drawing, axes[0, 0], axes[0, 1]
+
+
+def _first(items: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(items))
+
+
+def _colours(curves: Sequence[Curve]) -> dict[str, str]:
+    return dict(zip(_first(curve.method for curve in curves), COLOURS, strict=False))
+
+
+def _styles(curves: Sequence[Curve]) -> dict[str, Any]:
+    return dict(zip(_first(curve.value for curve in curves), LINE_STYLES, strict=False))
+
+
+def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> None:
+    """Means over seeds by round. Where the curves end decides what is seen: early rounds are cut off."""
+    colours, styles = _colours(study.curves), _styles(study.curves)
+    drawn = []
+    for curve in curves:
+        rounds, values = history(of_curve(study.jobs, curve), quantity)
+        drawn.append(SCALES[quantity] * values.mean(axis=0))
+        axes.plot(
+            rounds, drawn[-1], color=colours[curve.method], linestyle=styles[curve.value], linewidth=1.4
+        )
+    axes.set(xlabel="round", ylabel=LABELS[quantity])
+    if quantity == "accuracy":
+        axes.set_ylim(5 * np.floor(np.percentile(np.concatenate(drawn), 10) / 5), None)
+    else:
+        axes.set_ylim(0, 1.1 * np.percentile(np.concatenate(drawn), 90))
+
+
+def ends(axes: Axes, study: Study, quantity: str) -> None:
+    """What every curve ends with, with its 95% interval over seeds."""
+    for position, curve in enumerate(study.curves):
+        found = estimate(SCALES[quantity] * final(of_curve(study.jobs, curve), quantity))
+        axes.errorbar(position, found.mean, found.half_width, fmt="o", color=COLOURS[0], capsize=4)
+    axes.set_xticks(range(len(study.curves)), [curve.value.rpartition(" ")[2] for curve in study.curves])
+    axes.set_ylabel(LABELS[quantity])
+
+
+def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
+    """Scheduled samples a round, over all seeds of the wireless side."""
+    colours = _colours(study.curves)
+    values = _first(curve.value for curve in study.curves)
+    width = 0.8 / len(colours)
+    for curve in study.curves:
+        found = estimate(summaries(of_curve(study.wireless, curve), metric))
+        place = values.index(curve.value) + width * (
+            list(colours).index(curve.method) - len(colours) / 2 + 0.5
+        )
+        axes.bar(place, found.mean, width, yerr=found.half_width, color=colours[curve.method])
+    axes.set_xticks(range(len(values)), values)
+    axes.set_ylabel("scheduled samples a round")
+
+
+def shared_legend(drawing: Figure, axes: Axes, curves: Sequence[Curve]) -> None:
+    """One legend below the panels: methods by colour, values by line style."""
+    ours = {curve.method for curve in curves if curve.ours}
+    handles = [
+        Line2D([], [], color=colour, label=f"{method} (ours)" if method in ours else method)
+        for method, colour in _colours(curves).items()
+    ]
+    handles += [
+        Line2D([], [], color="0.3", linestyle=style, label=value) for value, style in _styles(curves).items()
+    ]
+    drawing.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)

@@ -1,0 +1,40 @@
+"""Figure 3: partial aggregation against its benchmarks on MNIST, without wireless limits."""
+
+from matplotlib.figure import Figure
+
+from pmafl.experiments.drawing import lines, shared_legend, two_panels
+from pmafl.experiments.study import Curve, Scale, Study
+from pmafl.settings import load
+
+DATASETS: tuple[str, ...] = ("mnist",)
+SCHEDULING = False
+ALGORITHMS = {
+    "pma": {"learning.algorithm": "pma"},
+    "fedprox": {"learning.algorithm": "fedprox"},
+    "fedavg": {"learning.algorithm": "fedavg"},
+    "fedrep, double work": {"learning.algorithm": "fedrep"},
+    "fedrep, equal work": {"learning.algorithm": "fedrep", "learning.fedrep_work": "equal"},
+    "local": {"learning.algorithm": "local"},
+}
+OURS = ("local",)
+FRACTIONS = (0.1, 0.5)  # of the devices, in every round: 10 and 50 of 100
+
+
+def curves(scale: Scale) -> list[Curve]:
+    devices = load(scale.dataset, scale.overrides).fleet.devices
+    found = []
+    for fraction in FRACTIONS:
+        count = round(fraction * devices)
+        uniform = {"run.wireless": "none", "policy.name": "uniform", "policy.options": {"count": count}}
+        for name, settings in ALGORITHMS.items():
+            every = {**uniform, **settings, "run.evaluate_every": 5}
+            found.append(Curve(name, f"{count} of {devices} devices", every, ours=name in OURS))
+    return found
+
+
+def draw(study: Study) -> Figure:
+    drawing, left, right = two_panels()
+    lines(left, study, study.curves, "accuracy")
+    lines(right, study, study.curves, "loss")
+    shared_legend(drawing, left, study.curves)
+    return drawing

@@ -1,0 +1,23 @@
+"""Figure 7: accuracy and scheduled samples under different weights V of samples against energy."""
+
+from matplotlib.figure import Figure
+
+from pmafl.experiments.drawing import lines, shared_legend, two_panels, wireless_bars
+from pmafl.experiments.policies import policy_curves
+from pmafl.experiments.study import Curve, Scale, Study
+
+DATASETS = ("mnist", "cifar10")
+SCHEDULING = True
+TRADEOFFS = (0.001, 0.01, 0.1)
+
+
+def curves(scale: Scale) -> list[Curve]:
+    return policy_curves("policy.tradeoff", TRADEOFFS, "V = {:g}", matters_to_rs_wel=False)
+
+
+def draw(study: Study) -> Figure:
+    drawing, left, right = two_panels()
+    lines(left, study, [curve for curve in study.curves if curve.shown], "accuracy")
+    wireless_bars(right, study, "scheduled_samples_per_round")
+    shared_legend(drawing, left, study.curves)
+    return drawing

@@ -1,0 +1,48 @@
+"""The scheduling policies of Figures 5 to 7, for each value of one setting."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from pmafl.experiments.drawing import lines, shared_legend, two_panels
+from pmafl.experiments.study import Curve, Study
+
+OCEAN_SPLIT = "ocean, best fixed split"
+
+
+def policy_curves(key: str, values: Sequence[float], pattern: str, matters_to_rs_wel: bool) -> list[Curve]:
+    """The paper's three policies and two of ours, each for all values of a setting.
+
+    RS-WEL knows neither budgets nor V: where the setting is one of those, its run is the same for all values.
+    """
+    found = []
+    for value in values:
+        shown = pattern.format(value)
+        settings = {key: value, "run.evaluate_every": 2}
+        alone = settings if matters_to_rs_wel else {"run.evaluate_every": 2}
+        found += [
+            Curve("set-expansion", shown, {**settings, "policy.name": "set-expansion"}),
+            Curve("ocean", shown, {**settings, "policy.name": "ocean"}),
+            Curve(
+                "rs-wel",
+                shown,
+                {**alone, "policy.name": "rs-wel"},
+                shown=matters_to_rs_wel or value == values[0],
+            ),
+            Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
+            Curve(OCEAN_SPLIT, shown, {**settings, "policy.name": "ocean"}, ours=True, tuned=True),
+        ]
+    return found
+
+
+def draw_policies(study: Study) -> Figure:
+    """The paper's curves, and beside them ours with its set expansion."""
+    drawing, left, right = two_panels()
+    shown = [curve for curve in study.curves if curve.shown]
+    lines(left, study, [curve for curve in shown if not curve.ours], "accuracy")
+    lines(right, study, [c for c in shown if c.ours or c.method == "set-expansion"], "accuracy")
+    left.set_title("the paper's curves")
+    right.set_title("ours, and set expansion again")
+    right.set_ylim(left.get_ylim())
+    shared_legend(drawing, left, study.curves)
+    return drawing

@@ -1,0 +1,95 @@
+"""The files of a figure: PDF and PNG, the numbers behind it as CSV, and what made it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from pmafl.comparison import Job, estimate
+from pmafl.experiments.study import Curve, Study, final, history, manifest, of_curve, summaries
+from pmafl.plots import STYLE
+from pmafl.runs import write_atomically
+
+FINAL = ("accuracy", "loss")
+WIRELESS = (
+    "scheduled_samples_per_round",
+    "scheduled_devices_per_round",
+    "energy_per_device_round_j",
+    "max_energy_per_device_round_j",
+)
+
+
+def write(study: Study, figure: ModuleType, results: Path, command: str) -> Path:
+    """All files of a study; the picture's path."""
+    import matplotlib as mpl
+
+    results.mkdir(parents=True, exist_ok=True)
+    stem = results / f"{study.name}-{study.scale.suffix}"
+    with mpl.rc_context(STYLE):
+        drawing = figure.draw(study)
+        drawing.suptitle(title(study), fontsize=11)
+        drawing.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+        drawing.savefig(stem.with_suffix(".png"))
+    tables = {"": _by_round(study), "-final": _finals(study.jobs, study.curves, FINAL, final)}
+    if study.wireless:
+        tables["-wireless"] = _finals(study.wireless, study.curves, WIRELESS, summaries)
+    for ending, rows in tables.items():
+        write_atomically(stem.with_name(f"{stem.name}{ending}.csv"), _csv(rows).encode())
+    write_atomically(stem.with_suffix(".json"), manifest(study, command).encode())
+    return stem.with_suffix(".png")
+
+
+def title(study: Study) -> str:
+    """Figure, data set and scale in one line."""
+    scale = study.scale
+    number, name = study.name.removeprefix("fig"), {"mnist": "MNIST", "cifar10": "CIFAR-10"}[scale.dataset]
+    parts = [
+        f"Figure {number}, {name}",
+        f"{scale.rounds} rounds",
+        f"{scale.seeds} seed{'s' * (scale.seeds > 1)}",
+    ]
+    parts += ["the paper's stated training"] * (scale.reading == "stated")
+    return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])
+
+
+def _by_round(study: Study) -> Iterable[Sequence[Any]]:
+    yield ("method", "value", "seeds", "round", *_columns(FINAL))
+    for curve in study.curves:
+        jobs = of_curve(study.jobs, curve)
+        histories = [history(jobs, quantity) for quantity in FINAL]
+        for index, number in enumerate(histories[0][0]):
+            estimates = (estimate(values[:, index]) for _, values in histories)
+            numbers = (part for found in estimates for part in (found.mean, found.half_width))
+            yield (curve.method, curve.value, len(jobs), int(number), *map(_shown, numbers))
+
+
+def _finals(
+    all_jobs: Sequence[Job], curves: Sequence[Curve], quantities: Sequence[str], read: Any
+) -> Iterable[Sequence[Any]]:
+    yield ("method", "value", "options", "seeds", *_columns(quantities))
+    for curve in curves:
+        jobs = of_curve(all_jobs, curve)
+        estimates = (estimate(read(jobs, quantity)) for quantity in quantities)
+        numbers = (part for found in estimates for part in (found.mean, found.half_width))
+        options = " ".join(f"{k}={v}" for k, v in curve.settings.get("policy.options", {}).items())
+        yield (curve.method, curve.value, options, len(jobs), *map(_shown, numbers))
+
+
+def _columns(quantities: Iterable[str]) -> list[str]:
+    return [f"{quantity}_{part}" for quantity in quantities for part in ("mean", "half_width")]
+
+
+def _shown(number: float) -> str:
+    return "" if np.isnan(number) else f"{number:.6g}"
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

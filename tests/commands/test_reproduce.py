@@ -1,0 +1,37 @@
+import json
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+from pmafl.cli import app
+from pmafl.errors import InputError
+
+SMALL = "--seeds 1 --wireless-seeds 1 --rounds 2 --workers 1 --set fleet.devices=10 --set fleet.samples=30"
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
+
+
+def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path):
+    places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    assert invoke("fig2", "--dataset", "mnist", *shlex.split(SMALL), *places).exit_code == 0
+    known = json.loads((tmp_path / "results" / "fig2-mnist.json").read_text())
+    before = (tmp_path / "results" / "fig2-mnist.csv").read_bytes()
+    runs = sorted((tmp_path / "runs" / "runs").iterdir())
+    again = shlex.split(known["command"])[2:]
+    assert invoke(*again, *places).exit_code == 0
+    assert sorted((tmp_path / "runs" / "runs").iterdir()) == runs
+    assert (tmp_path / "results" / "fig2-mnist.csv").read_bytes() == before
+
+
+def test_a_figure_of_another_data_set_is_refused():
+    with pytest.raises(InputError, match="fig4 is not about mnist"):
+        invoke("fig4", "--dataset", "mnist")
+
+
+def test_claims_without_runs_are_all_not_run(tmp_path):
+    assert invoke("claims", "--out", str(tmp_path / "runs"), "--results", str(tmp_path)).exit_code == 0
+    rows = json.loads((tmp_path / "CLAIMS.json").read_text())
+    assert {row["verdict"] for row in rows} == {"not run"}

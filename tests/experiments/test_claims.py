@@ -1,0 +1,150 @@
+"""The table of claims: its rules, its numbers and what it does with runs that are missing."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from pmafl.comparison import Estimate
+from pmafl.experiments import claims, report, statements
+from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
+from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from tests.experiments.conftest import module
+
+NAN = math.nan
+
+
+@pytest.fixture(scope="module")
+def place(make, out, tmp_path_factory):
+    """Results and runs of Figures 3, 5 and 7."""
+    results = tmp_path_factory.mktemp("results")
+    for name in ("fig3", "fig5", "fig7"):
+        report.write(make(name), module(name), results, "pmafl reproduce")
+    return results, out
+
+
+@pytest.fixture(scope="module")
+def fig7(place):
+    return load_evidence("fig7", "mnist", "chosen", *place)
+
+
+@pytest.mark.parametrize(
+    ("found", "paper", "expected"),
+    [
+        (Estimate(3.0, 0.5), 3.13, REPRODUCED),
+        (Estimate(1.6, 0.5), 3.13, REPRODUCED),  # within half of it
+        (Estimate(2.0, 1.9), 3.8, REPRODUCED),  # the interval holds it
+        (Estimate(9.0, 0.5), 3.13, DIRECTION),
+        (Estimate(0.3, 0.2), 3.13, DIRECTION),
+        (Estimate(3.0, 3.5), 3.13, NOT),  # the interval holds 0
+        (Estimate(-3.0, 0.5), 3.13, NOT),
+        (Estimate(0.4, 0.3), None, REPRODUCED),
+        (Estimate(3.0, NAN), 3.13, REPRODUCED),
+        (Estimate(-0.1, NAN), None, NOT),
+    ],
+)
+def test_gains_are_judged_by_their_interval_and_size(found, paper, expected):
+    assert verdict("gain", found, paper) == expected
+
+
+def test_similar_means_within_half_a_point():
+    assert verdict("similar", Estimate(-0.4, 0.1), None) == REPRODUCED
+    assert verdict("similar", Estimate(0.6, 0.1), None) == NOT
+
+
+def test_every_number_of_the_paper_has_a_row():
+    numbers = {claim.paper for claim in statements.all_claims()}
+    stated = {
+        3.13,
+        0.79,
+        11.8,
+        3.3,
+        3.28,
+        2.59,
+        1.85,
+        1.25,
+        3.45,
+        2.3,
+        2.17,
+        0.75,
+        3.46,
+        1.94,
+        0.63,
+        1.05,
+        1.23,
+    }
+    assert stated | {29, 25} <= numbers
+
+
+def test_a_lead_is_paired_by_seed(fig7, scale):
+    one, other = ("set-expansion", "V = 0.1"), ("ocean", "V = 0.001")
+    read = statements.lead(one, other)(fig7)
+    assert read.shape == (scale.seeds,)
+    assert read == pytest.approx(fig7.accuracy(*one) - fig7.accuracy(*other))
+    _, values = fig7.history(*one)
+    assert fig7.accuracy(*one) == pytest.approx(values[:, -1])  # the last tenth of 4 rounds is one round
+
+
+def test_energy_and_samples_come_from_the_runs_without_learning(fig7, scale):
+    low, high = ("set-expansion", "V = 0.001"), ("set-expansion", "V = 0.1")
+    samples = [fig7.wireless(*curve, "scheduled_samples_per_round") for curve in (low, high)]
+    assert statements.more_samples(high, low)(fig7) == pytest.approx(100 * (samples[1] / samples[0] - 1))
+    assert samples[0].shape == (scale.wireless_seeds,)
+    energy = [fig7.wireless(*curve, "energy_per_device_round_j") for curve in (low, high)]
+    assert statements.less_energy(low, high)(fig7) == pytest.approx(100 * (1 - energy[0] / energy[1]))
+
+
+class Made(Evidence):
+    """Evidence with made-up histories."""
+
+    def __init__(self, **histories):
+        self.histories = {name: np.array(values, dtype=float) for name, values in histories.items()}
+
+    def history(self, method, value):
+        values = self.histories[method]
+        return 10.0 * np.arange(1, values.shape[1] + 1), values
+
+    def accuracy(self, method, value):
+        return self.histories[method][:, -1]
+
+
+def test_rounds_saved_are_counted_from_the_end():
+    runs = Made(pma=[[50, 80, 90, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 30, 78], [10, 20, 30, 90]])
+    assert statements.rounds_saved("fedavg", 0)(runs).tolist() == [20, 0]
+
+
+def test_swing_is_the_movement_in_the_second_half():
+    runs = Made(pma=[[0, 50, 90, 91]], fedavg=[[0, 90, 50, 60]])
+    assert statements.extra_swing("fedavg", 0)(runs).tolist() == [9]
+
+
+def test_the_optimum_has_equal_marginal_powers_not_equal_powers(place):
+    marginal, average = load_evidence("fig5", "mnist", "chosen", *place).marginal_powers
+    assert marginal.size > 50
+    assert np.abs(marginal - 1).max() < 1e-3
+    assert np.median(np.abs(average - 1)) > 0.05
+
+
+def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(place):
+    results, out = place
+    claims.write_claims(statements.all_claims(), results, out)
+    rows = json.loads((results / "CLAIMS.json").read_text())
+    run = {row["figure"] for row in rows if row["verdict"] != NOT_RUN}
+    assert run == {"fig3", "fig5", "fig7"}
+    assert {row["dataset"] for row in rows if row["verdict"] != NOT_RUN} == {"mnist"}
+    assert {row["reading"] for row in rows if row["dataset"] == "cifar10"} == {"chosen", "stated"}
+    table = (results / "CLAIMS.md").read_text()
+    assert table.count("\n| ") == len(rows) + 3  # and the heads of three tables
+
+
+def test_a_reason_stands_with_the_verdict_that_it_explains(fig7):
+    claim = Claim("falls", lambda runs: np.array([-1.0, -1.1]), reasons={NOT: "because"})
+    assert claims._row(claim, "chosen", fig7)["reason"] == "because"
+    claim = Claim("rises", lambda runs: np.array([1.0, 1.1]), reasons={NOT: "because"})
+    assert claims._row(claim, "chosen", fig7)["reason"] == ""
+
+
+def test_unfinished_runs_are_not_evidence(place, tmp_path):
+    with pytest.raises(NotRun, match="not finished"):
+        load_evidence("fig3", "mnist", "chosen", place[0], tmp_path)

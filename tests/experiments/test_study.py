@@ -1,0 +1,131 @@
+"""The studies behind the figures: their curves, their runs, and the numbers read from these."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmafl import comparison, runs
+from pmafl.experiments import FIGURES, report, study
+from pmafl.experiments.policies import OCEAN_SPLIT
+from pmafl.experiments.study import Scale
+from tests.experiments.conftest import module, run_here
+
+NOWHERE = Path("nowhere")
+
+
+@pytest.fixture(scope="module")
+def fig7(make):
+    return make("fig7")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_curve_of_a_figure_is_another_one(name):
+    for dataset in module(name).DATASETS:
+        curves = module(name).curves(Scale(dataset))
+        assert len({(curve.method, curve.value) for curve in curves}) == len(curves)
+        for curve in curves:
+            comparison.grid(dataset, Scale(dataset).settings(curve), {}, [1], NOWHERE)  # settings are valid
+
+
+def test_figures_show_what_the_paper_varies():
+    def values(name, dataset):
+        return list(dict.fromkeys(curve.value for curve in module(name).curves(Scale(dataset))))
+
+    assert values("fig2", "mnist") == [f"n = {n}" for n in range(5)]
+    assert values("fig2", "cifar10") == [f"n = {n}" for n in range(6)]
+    assert values("fig3", "mnist") == ["10 of 100 devices", "50 of 100 devices"]
+    assert values("fig5", "mnist") == ["0.06 J", "0.1 J", "0.14 J"]
+    assert values("fig5", "cifar10") == ["2 J", "3 J", "4 J"]
+    assert values("fig6", "mnist") == ["1.5 s", "2 s", "2.5 s"]
+    assert values("fig6", "cifar10") == ["12 s", "14 s", "16 s"]
+    assert values("fig7", "cifar10") == ["V = 0.001", "V = 0.01", "V = 0.1"]
+
+
+def test_the_stated_reading_is_the_papers_training():
+    curve = module("fig4").curves(Scale("cifar10"))[0]
+    (job,) = comparison.grid("cifar10", Scale("cifar10", "stated").settings(curve), {}, [1], NOWHERE)
+    learning = job.settings.learning
+    assert (learning.batch_size, learning.momentum, learning.extractor_rate) == (0, 0.9, 0.05)
+
+
+def test_ocean_gets_the_fixed_split_that_schedules_most(fig7, small, out):
+    (curve,) = (c for c in fig7.curves if (c.method, c.value) == (OCEAN_SPLIT, "V = 0.01"))
+    chosen = curve.settings["policy.options"]["compute_fraction"]
+
+    def scheduled(split):
+        settings = {**small, "policy.name": "ocean", "policy.tradeoff": 0.01, "run.rounds": 4}
+        settings |= {"policy.options": {"compute_fraction": split}, "run.learning": "none"}
+        jobs = comparison.grid("mnist", settings, {}, study.TUNING_SEEDS, out / "check")
+        run_here(jobs)
+        return study.summaries(jobs, "scheduled_samples_per_round").mean()
+
+    assert scheduled(chosen) == max(map(scheduled, study.SPLITS))
+
+
+def test_a_run_behind_several_curves_is_made_once(fig7, scale):
+    rs_wel = [job for job in fig7.jobs if dict(job.variation)["method"] == "rs-wel"]
+    assert len(rs_wel) == 3 * scale.seeds
+    assert len(study.distinct(rs_wel)) == scale.seeds
+    assert len([c for c in fig7.curves if c.method == "rs-wel" and c.shown]) == 1
+
+
+def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
+    scale = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
+    made = []
+
+    def until(limit):
+        def run(jobs):
+            for job in comparison.unfinished(jobs):
+                if len(made) == limit:
+                    raise KeyboardInterrupt
+                comparison.run_job(job.directory, job.settings.to_toml())
+                made.append(job.directory)
+
+        return run
+
+    figure = module("fig5")
+    for limit in (7, 1000):
+        try:
+            found = study.prepare("fig5", figure.curves(scale), scale, tmp_path, True, until(limit))
+            until(limit)(study.distinct([*found.jobs, *found.wireless]))
+        except KeyboardInterrupt:
+            assert len(made) == 7
+    assert len(made) == len(set(made)) == len(list((tmp_path / "runs").iterdir()))
+
+
+def test_wireless_runs_schedule_as_those_that_learn_do(fig7):
+    for curve in fig7.curves:
+        learned, alone = (
+            study.summaries(study.of_curve(jobs, curve)[:2], "scheduled_samples_per_round")
+            for jobs in (fig7.jobs, fig7.wireless)
+        )
+        assert np.array_equal(learned, alone)
+
+
+def test_what_a_run_ends_with_is_the_mean_of_its_last_rounds(small, out):
+    (job,) = comparison.grid("mnist", {**small, "run.rounds": 20, "run.evaluate_every": 2}, {}, [1], out)
+    run_here([job])
+    last = [r["accuracy"] for r in runs.read_records(job.directory)][-2:]
+    measured = [value for value in last if value is not None]
+    assert study.final([job], "accuracy") == pytest.approx(np.mean(measured))
+
+
+@pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig7"])
+def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tmp_path):
+    found = make(name)
+    picture = report.write(found, module(name), tmp_path, "pmafl reproduce")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    known = json.loads(picture.with_suffix(".json").read_text())
+    assert (known["figure"], known["rounds"], known["overrides"]) == (name, 4, small)
+    rows = list(csv.DictReader(picture.with_suffix(".csv").open()))
+    assert {(row["method"], row["value"]) for row in rows} == {(c.method, c.value) for c in found.curves}
+    first = found.curves[0]
+    rounds, values = study.history(study.of_curve(found.jobs, first), "accuracy")
+    mine = [row for row in rows if (row["method"], row["value"]) == (first.method, first.value)]
+    assert [int(row["round"]) for row in mine] == rounds.tolist()
+    assert [float(row["accuracy_mean"]) for row in mine] == pytest.approx(values.mean(axis=0), rel=1e-5)
+    assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == module(name).SCHEDULING
