@@ -193,6 +193,8 @@ def extra_swing(method: str, value: Value) -> Read:
         def moves(name: str) -> Array:
             _, values = runs.history(name, value)
             late = values[:, values.shape[1] // 2 :]
+            if late.shape[1] < 2:
+                raise NotRun("the runs were evaluated too seldom")
             return np.asarray(np.abs(np.diff(late, axis=1)).mean(axis=1))
 
         return moves(method) - moves("pma")
