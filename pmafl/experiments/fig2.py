@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import ends, two_panels
-from pmafl.experiments.study import Curve, Scale, Study
+from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, Study
 
 DATASETS = ("mnist", "cifar10")
 SCHEDULING = False
@@ -11,7 +11,11 @@ LAYERS = {"mnist": 4, "cifar10": 5}
 
 
 def curves(scale: Scale) -> list[Curve]:
-    everyone = {"run.wireless": "none", "policy.name": "all", "run.evaluate_every": 5}
+    everyone = {
+        "run.wireless": "none",
+        "policy.name": "all",
+        "run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset],
+    }
     return [
         Curve("pma", f"n = {n}", {**everyone, "learning.shared_layers": n})
         for n in range(LAYERS[scale.dataset] + 1)

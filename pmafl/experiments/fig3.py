@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import lines, shared_legend, two_panels
-from pmafl.experiments.study import Curve, Scale, Study
+from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, Study
 from pmafl.settings import load
 
 DATASETS: tuple[str, ...] = ("mnist",)
@@ -22,12 +22,13 @@ FRACTIONS = (0.1, 0.5)  # of the devices, in every round: 10 and 50 of 100
 
 def curves(scale: Scale) -> list[Curve]:
     devices = load(scale.dataset, scale.overrides).fleet.devices
+    often = {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
     found = []
     for fraction in FRACTIONS:
         count = round(fraction * devices)
         uniform = {"run.wireless": "none", "policy.name": "uniform", "policy.options": {"count": count}}
         for name, settings in ALGORITHMS.items():
-            every = {**uniform, **settings, "run.evaluate_every": 5}
+            every = {**uniform, **settings, **often}
             found.append(Curve(name, f"{count} of {devices} devices", every, ours=name in OURS))
     return found
 

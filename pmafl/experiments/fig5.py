@@ -12,4 +12,4 @@ BUDGETS_J = {"mnist": (0.06, 0.1, 0.14), "cifar10": (2.0, 3.0, 4.0)}
 
 
 def curves(scale: Scale) -> list[Curve]:
-    return policy_curves("fleet.budget_j", BUDGETS_J[scale.dataset], "{:g} J", matters_to_rs_wel=False)
+    return policy_curves(scale, "fleet.budget_j", BUDGETS_J[scale.dataset], "{:g} J", matters_to_rs_wel=False)

@@ -12,4 +12,6 @@ DEADLINES_S = {"mnist": (1.5, 2.0, 2.5), "cifar10": (12.0, 14.0, 16.0)}
 
 
 def curves(scale: Scale) -> list[Curve]:
-    return policy_curves("cell.deadline_s", DEADLINES_S[scale.dataset], "{:g} s", matters_to_rs_wel=True)
+    return policy_curves(
+        scale, "cell.deadline_s", DEADLINES_S[scale.dataset], "{:g} s", matters_to_rs_wel=True
+    )

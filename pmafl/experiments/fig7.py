@@ -12,7 +12,7 @@ TRADEOFFS = (0.001, 0.01, 0.1)
 
 
 def curves(scale: Scale) -> list[Curve]:
-    return policy_curves("policy.tradeoff", TRADEOFFS, "V = {:g}", matters_to_rs_wel=False)
+    return policy_curves(scale, "policy.tradeoff", TRADEOFFS, "V = {:g}", matters_to_rs_wel=False)
 
 
 def draw(study: Study) -> Figure:

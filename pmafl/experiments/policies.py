@@ -5,21 +5,24 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import lines, shared_legend, two_panels
-from pmafl.experiments.study import Curve, Study
+from pmafl.experiments.study import Curve, Scale, Study
 
+ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 2, "cifar10": 5}
 OCEAN_SPLIT = "ocean, best fixed split"
 
 
-def policy_curves(key: str, values: Sequence[float], pattern: str, matters_to_rs_wel: bool) -> list[Curve]:
+def policy_curves(
+    scale: Scale, key: str, values: Sequence[float], pattern: str, matters_to_rs_wel: bool
+) -> list[Curve]:
     """The paper's three policies and two of ours, each for all values of a setting.
 
     RS-WEL knows neither budgets nor V: where the setting is one of those, its run is the same for all values.
     """
-    found = []
+    found, often = [], {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
     for value in values:
         shown = pattern.format(value)
-        settings = {key: value, "run.evaluate_every": 2}
-        alone = settings if matters_to_rs_wel else {"run.evaluate_every": 2}
+        settings = {key: value, **often}
+        alone = settings if matters_to_rs_wel else often
         found += [
             Curve("set-expansion", shown, {**settings, "policy.name": "set-expansion"}),
             Curve("ocean", shown, {**settings, "policy.name": "ocean"}),
