@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,20 @@ def run_job(directory: Path, settings_toml: str) -> dict[str, bytes]:
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:
     return [job for job in jobs if runs.read_summary(job.directory) is None]
+
+
+def run(
+    jobs: Sequence[Job],
+    report: Report,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    address: str | None = None,
+) -> None:
+    """Run jobs in `workers` processes here (default one a core), or on the Ray cluster at an address."""
+    if engine == "ray":
+        run_on_ray(jobs, address, report)
+    else:
+        run_locally(jobs, workers or os.cpu_count() or 1, report)
 
 
 def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:

@@ -1,6 +1,6 @@
 """The commands of the program, one a file. Heavy imports stand inside the functions: help must be fast."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be given many times."),
 ]
+
+EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="Processes here, or a Ray cluster.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Parallel processes; default one a core.")]
+AddressOption = Annotated[str | None, typer.Option(help="Address of the Ray cluster.")]
 
 
 def assignments(texts: list[str] | None) -> dict[str, Any]:

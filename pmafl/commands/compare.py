@@ -1,12 +1,18 @@
 """`pmafl compare`: a grid of policies, algorithms, settings and seeds, as a table and a plot."""
 
-import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import (
+    AddressOption,
+    EngineOption,
+    SetOption,
+    SourceArgument,
+    WorkersOption,
+    assignments,
+)
 from pmafl.errors import InputError
 from pmafl.settings import parse_assignment
 
@@ -28,13 +34,9 @@ def compare(
     out: Annotated[Path, typer.Option(help="Directory of the comparison; done runs in it are kept.")] = Path(
         "runs/compare"
     ),
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Processes here, or a Ray cluster.")
-    ] = "local",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Parallel processes; default one a core.")
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
 ) -> None:
     """Run every combination of the varied settings for every seed, and compare them pair by pair.
 
@@ -59,10 +61,7 @@ def compare(
         def report(done: int, total: int) -> None:
             progress.update(bar, completed=len(grid) - total + done)
 
-        if engine == "ray":
-            comparison.run_on_ray(waiting, address, report)
-        else:
-            comparison.run_locally(waiting, workers or os.cpu_count() or 1, report)
+        comparison.run(waiting, report, engine, workers, address)
     rows = comparison.tabulate(grid)
     out.mkdir(parents=True, exist_ok=True)
     (out / "table.csv").write_text(comparison.to_csv(rows), encoding="utf-8")

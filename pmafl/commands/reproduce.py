@@ -1,14 +1,13 @@
 """`pmafl reproduce`: the paper's figures and the table of its claims."""
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pmafl.commands import SetOption, assignments
+from pmafl.commands import AddressOption, EngineOption, SetOption, WorkersOption, assignments
 from pmafl.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +17,9 @@ What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "claims"]
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="A figure of the paper, all of them, or the table of claims.")],
+    what: Annotated[
+        What, typer.Argument(metavar="FIGURE|all|claims", help="fig2 to fig7, all, or claims for the table.")
+    ],
     dataset: Annotated[
         Literal["mnist", "cifar10"] | None, typer.Option(help="Only this data set; default both.")
     ] = None,
@@ -36,9 +37,9 @@ def reproduce(
         "runs/reproduce"
     ),
     results: Annotated[Path, typer.Option(help="Directory of figures, CSV and claims.")] = Path("results"),
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Parallel processes; default one a core.")
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
 ) -> None:
     """Run what a figure of the paper shows, or go on with it, and draw it; `claims` reads what was run."""
     from pmafl.experiments import FIGURES
@@ -58,7 +59,8 @@ def reproduce(
     if not chosen:
         raise InputError(f"{what} is not about {dataset}; leave --dataset out")
     for name, scale in chosen:
-        _make(name, scale, out, results, workers or os.cpu_count() or 1)
+        with _running(f"{name} {scale.suffix}", engine, workers, address) as run:
+            _make(name, scale, out, results, run)
 
 
 def _module(name: str) -> Any:
@@ -67,24 +69,23 @@ def _module(name: str) -> Any:
     return import_module(f"pmafl.experiments.{name}")
 
 
-def _make(name: str, scale: "Scale", out: Path, results: Path, workers: int) -> None:
+def _make(name: str, scale: "Scale", out: Path, results: Path, run: "Run") -> None:
     """One figure on one data set, from its runs to its files."""
     from pmafl.experiments import report
     from pmafl.experiments.study import distinct, prepare
 
     figure = _module(name)
-    with _running(f"{name} {scale.suffix}", workers) as run:
-        study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run)
-        run(distinct([*study.wireless, *study.jobs]))
+    study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run)
+    run(distinct([*study.wireless, *study.jobs]))
     picture = report.write(study, figure, results, _command(name, scale))
     typer.echo(f"{picture} and its tables are written")
 
 
 @contextmanager
-def _running(title: str, workers: int) -> Iterator["Run"]:
+def _running(
+    title: str, engine: Literal["local", "ray"], workers: int | None, address: str | None
+) -> Iterator["Run"]:
     """A function that runs what is not done yet, with a progress bar."""
-    from collections.abc import Sequence
-
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     from pmafl import comparison
@@ -95,11 +96,11 @@ def _running(title: str, workers: int) -> Iterator["Run"]:
         def run(jobs: Sequence[comparison.Job]) -> None:
             waiting = comparison.unfinished(jobs)
             bar = progress.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting))
-            if waiting:
-                done_before = len(jobs) - len(waiting)
-                comparison.run_locally(
-                    waiting, workers, lambda done, total: progress.update(bar, completed=done_before + done)
-                )
+
+            def report(done: int, total: int) -> None:
+                progress.update(bar, completed=len(jobs) - total + done)
+
+            comparison.run(waiting, report, engine, workers, address)
 
         yield run
 

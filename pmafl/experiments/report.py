@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from pmafl.comparison import Job, estimate
+from pmafl.comparison import Array, Job, estimate
 from pmafl.experiments.study import Curve, Study, final, history, manifest, of_curve, summaries
 from pmafl.plots import STYLE
 from pmafl.runs import write_atomically
 
+Read = Callable[[Sequence[Job], str], Array]
 FINAL = ("accuracy", "loss")
 WIRELESS = (
     "scheduled_samples_per_round",
@@ -70,7 +71,7 @@ def _by_round(study: Study) -> Iterable[Sequence[Any]]:
 
 
 def _finals(
-    all_jobs: Sequence[Job], curves: Sequence[Curve], quantities: Sequence[str], read: Any
+    all_jobs: Sequence[Job], curves: Sequence[Curve], quantities: Sequence[str], read: Read
 ) -> Iterable[Sequence[Any]]:
     yield ("method", "value", "options", "seeds", *_columns(quantities))
     for curve in curves:
