@@ -23,6 +23,7 @@ import numpy as np
 
 from pmafl import comparison, runs
 from pmafl.efficiency import best_possible, measure, run_wireless
+from pmafl.experiments.study import SPLITS, TUNING_SEEDS
 from pmafl.scheduling.clairvoyant import Bound
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.pricing import PricedPolicy
@@ -32,12 +33,11 @@ from pmafl.simulation import World, channel_gain, wireless_world
 
 OUT = Path("runs/efficiency")
 REPORT_FILE = Path("docs/efficiency.md")
-TUNING_SEEDS = range(1001, 1004)  # for opponents with a parameter; none of the seeds in the tables
 LEARNING_OUT = Path("runs/reproduce")  # the runs of `pmafl reproduce`: those in common are not run twice
 LEARNING_SEEDS = range(1, 4)
 EVALUATE_EVERY = 2
 GOOD_ACCURACY = 0.95
-SPLITS = ("policy.options.compute_fraction", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99))
+FRACTIONS = ("policy.options.compute_fraction", SPLITS)
 TRADEOFFS = ("policy.tradeoff", (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0))
 
 
@@ -119,7 +119,7 @@ POLICIES = [
     Row("set-expansion, hard budget", {"policy.name": "set-expansion"} | HARD),
     Row("set-expansion, hard budget, best V", {"policy.name": "set-expansion"} | HARD, TRADEOFFS),
     Row("ocean, f_max", {"policy.name": "ocean"}),
-    Row("ocean, best split", {"policy.name": "ocean"}, SPLITS),
+    Row("ocean, best split", {"policy.name": "ocean"}, FRACTIONS),
     Row("rs-wel, no energy limit", {"policy.name": "rs-wel"}),
     Row("steady with the future's prices", STEADY, change=with_future_prices),
 ]

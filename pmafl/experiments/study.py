@@ -23,7 +23,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "chosen": {},
     "stated": {"learning.batch_size": 0, "learning.momentum": 0.9},
 }
-SPLITS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+SPLITS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)
 TUNING_SEEDS = range(1001, 1004)  # none of those in the figures
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 5, "cifar10": 10}  # where algorithms are compared
 LAST_PART = 0.1  # of the rounds: their mean is what a run ends with, since some algorithms swing
