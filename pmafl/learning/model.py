@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, Convolution
-from pmafl.learning.layout import OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
 from pmafl.plugins import load_object
 from pmafl.settings import LearningSettings
 
@@ -44,7 +44,7 @@ class Model:
             first = [p for layer in layers[:shared_layers] for p in layer.parameters()]
         self.layered = shared_layers >= 0 and bool(layers)
         in_onednn = self.layered and fits_onednn(self.members)
-        chain = OneDnnChain if in_onednn else nn.Sequential
+        chain = OneDnnChain if in_onednn else Chain
         self.extractor = chain(*_members(*layers[:shared_layers])) if self.layered else nn.Sequential()
         self.predictor = chain(*_members(*layers[shared_layers:])) if self.layered else module
         self.module = module

@@ -3,13 +3,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.learning.synthetic import dataset, partition, task
+from pmafl.data.partition import Partition
+from pmafl.learning.evaluation import MOST_SLICES, pieces_of
+from pmafl.learning.task import LearningTask
+from tests.learning.synthetic import dataset, learning, partition, task
 
 
-def by_hand(made, state, device):
+def by_hand(made, state, device, test=None):
     """Run the device's whole model over its own test samples."""
     data = dataset()
-    rows = partition(data).test[device]
+    rows = (test or partition(data).test)[device]
     made.model.load(torch.cat([state.extractor, state.head(device)]))
     made.model.module.eval()
     with torch.no_grad():
@@ -43,6 +46,36 @@ def test_every_devices_own_model_is_tested_on_its_own_samples(changes):
     assert metrics.accuracy == pytest.approx(expected[:, 0].mean())
     assert metrics.accuracy_std == pytest.approx(expected[:, 0].std(), abs=1e-7)
     assert metrics.worst_tenth_accuracy == pytest.approx(expected[:, 0].min())
+
+
+@pytest.mark.parametrize("algorithm", ["pma", "fedavg", "local"])
+def test_devices_may_be_tested_on_any_samples(algorithm):
+    data, rng = dataset(), np.random.default_rng(1)
+    test = [np.sort(rng.choice(60, count, replace=False)) for count in (1, 30, 45, 60)]
+    made = LearningTask(learning(algorithm=algorithm), data, Partition(partition(data).train, test), 3)
+    state, _ = made.advance(made.start(), [0, 1, 3], 0)
+    metrics = made.evaluate(state)
+    expected = np.array([by_hand(made, state, k, test) for k in range(4)])
+    np.testing.assert_allclose(metrics.device_accuracy, expected[:, 0], atol=1e-6)
+    np.testing.assert_allclose(metrics.device_loss, expected[:, 1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sliced"),
+    [
+        (np.arange(100), True),
+        (np.r_[3:40, 50:51, 60:100], True),
+        (np.array([7]), True),
+        (np.arange(0, 100, 2), False),
+    ],
+)
+def test_pieces_hold_all_rows_in_order_and_none_too_many(rows, sliced):
+    pieces = pieces_of(rows, most=10)
+    numbers = [np.arange(100)[piece] for piece in pieces]
+    np.testing.assert_array_equal(np.concatenate(numbers), rows)
+    assert all(0 < len(some) <= 10 for some in numbers)
+    assert all(isinstance(piece, slice) == sliced for piece in pieces)
+    assert sliced == (np.count_nonzero(np.diff(rows) != 1) < MOST_SLICES)
 
 
 def test_only_a_global_model_has_a_global_accuracy():

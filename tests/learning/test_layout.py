@@ -1,4 +1,4 @@
-"""oneDNN's layout changes where time goes, never what comes out."""
+"""Other chains and layouts change where time goes, never what comes out."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pmafl.learning.layout import OneDnnChain, fits_onednn
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import learning
 
@@ -40,6 +40,19 @@ def test_a_chain_computes_the_same_in_either_layout(memory_format):
         outputs_and_gradients(chain, x.contiguous(memory_format=memory_format)), plain, strict=True
     ):
         torch.testing.assert_close(value, truth, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("first", [[], [nn.Flatten()], [nn.ReLU()], [nn.Linear(8, 8, bias=False)]])
+def test_dense_layers_compute_the_same_and_leave_their_inputs(grad, first):
+    members = [*first, nn.Linear(8, 8), nn.ReLU(), nn.ReLU(), nn.Linear(8, 3), nn.Sigmoid(), nn.ReLU()]
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    before = x.clone()
+    with torch.set_grad_enabled(grad):
+        scores = Chain(*members)(x)
+        torch.testing.assert_close(scores, nn.Sequential(*members)(x))
+    assert scores.requires_grad == grad
+    assert torch.equal(x, before)
 
 
 def test_what_a_chain_returns_is_an_ordinary_tensor():
