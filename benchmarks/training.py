@@ -42,7 +42,7 @@ Times = dict[tuple[str, str], float]  # who, and "training" or "evaluation": CPU
 
 HEAD = """# What a federated round costs
 
-Written by `{command}`.
+Written by `python benchmarks/training.py --pfllib PATH --repeats {repeats} --evaluations {evaluations}`.
 
 {machine}
 
@@ -51,9 +51,9 @@ is the arithmetic of training as everyone counts it (forward, gradients of all w
 inputs but the first layer's) against the product of two matrices of 1024 x 1024, timed between the turns;
 reading the samples, rounding the uploads to 16 bits and averaging them count as time, not as arithmetic. With
 full batches pmafl itself needs a quarter less arithmetic for the MLP, since it trains the first layer by
-coefficients of the samples (`pmafl/learning/dense.py`). "Textbook" is FedAvg as
-tutorials write it: a deep copy of the model, a `DataLoader` and a `torch.optim.SGD` for every device, and
-an average of `state_dict`s. PFLlib runs its own servers and clients (SGD without momentum, which is a
+coefficients of the samples (`pmafl/learning/dense.py`). "Textbook" is FedAvg as tutorials write it: a deep
+copy of the model, a `DataLoader` and a `torch.optim.SGD` for every device, and an average of `state_dict`s.
+PFLlib runs its own servers and clients (SGD without momentum, which is a
 little less work). Evaluation tests every device's model on all test images of its classes; PFLlib's also
 computes the loss on all training samples and an AUC. FedRep trains 5 steps of the head and 5 of the
 extractor, and has no share of the peak because it computes only what its frozen part leaves over; it is
@@ -195,7 +195,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     cases = [case for case in CASES if options.only in case.name]
-    parts = [HEAD.format(command=" ".join(["python", *sys.argv]), machine=machine())]
+    parts = [HEAD.format(**vars(options), machine=machine())]
     with tempfile.TemporaryDirectory() as workspace:
         for case in cases:
             parts.append(table(case, *measure(case, options, Path(workspace))))
