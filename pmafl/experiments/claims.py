@@ -1,15 +1,7 @@
 """The table of the paper's claims: what it says, what came out, and a verdict by a fixed rule.
 
-A claim says which figure's runs it is about and how its number is read from them; nothing here is typed but
-the paper's own numbers and the reasons that were found. The rules, for a number that should be positive:
-
-- reproduced: its 95% interval lies above 0 and holds the paper's number, or the two differ by less than half
-  of the paper's;
-- direction only: it lies above 0, but the size differs;
-- not reproduced: everything else.
-
-Where the paper says "similar", the two must differ by less than half a point. With a single seed there is no
-interval, and the number itself is judged.
+A claim says which figure's runs it is about and how its number is read from them; nothing is typed but the
+paper's own numbers (`statements.py`) and the reasons that were found (`reasons.py`). `HEAD` has the rules.
 """
 
 from __future__ import annotations
@@ -17,17 +9,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from pmafl.experiments.reasons import REASONS
+from pmafl.experiments.report import make_directory, title
+from pmafl.experiments.study import READINGS
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
 SIMILAR_POINTS = 0.5
 REPRODUCED, DIRECTION, NOT, NOT_RUN = "reproduced", "direction only", "not reproduced", "not run"
+OURS = {REPRODUCED: "holds", NOT: "does not hold"}  # of what the paper does not say
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,7 @@ class Claim:
         figure, dataset: whose runs decide.
         unit: of both.
         kind: whether the number should be positive ("gain") or near 0 ("similar").
-        ours: not a claim of the paper, but the same number for another opponent.
-        reasons: by verdict.
+        ours: not a claim of the paper, but what we add to one.
     """
 
     text: str
@@ -55,7 +50,11 @@ class Claim:
     unit: str = "points"
     kind: Kind = "gain"
     ours: bool = False
-    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """By which its reason is found."""
+        return f"{self.figure}, {self.dataset}: {self.text}"
 
 
 def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
@@ -70,11 +69,11 @@ def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
 
 
 def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, Any]]:
-    """A row for every claim, and on CIFAR-10 for every reading that was run."""
+    """A row for every claim, and on CIFAR-10 for every reading."""
     rows = []
     known: dict[tuple[str, str, str], Evidence | NotRun] = {}
     for claim in claims:
-        for reading in ("chosen", "stated") if claim.dataset == "cifar10" else ("chosen",):
+        for reading in READINGS if claim.dataset == "cifar10" else ("chosen",):
             key = (claim.figure, claim.dataset, reading)
             if key not in known:
                 try:
@@ -86,7 +85,7 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
 
 
 def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, Any]:
-    row = {
+    row: dict[str, Any] = {
         "claim": claim.text,
         "where": claim.where,
         "dataset": claim.dataset,
@@ -95,6 +94,7 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
         "paper": claim.paper,
         "unit": claim.unit,
         "ours": claim.ours,
+        "scale": "",
         "number": None,
         "half_width": None,
         "seeds": 0,
@@ -105,38 +105,51 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
         if isinstance(evidence, NotRun):
             raise evidence
         values = claim.read(evidence)
-    except NotRun:
-        return row
+    except NotRun as reason:
+        return row | {"reason": str(reason)}
     found = estimate(values)
     decision = verdict(claim.kind, found, claim.paper)
+    reasons = (_short_reason(claim, found, decision), REASONS.get(claim.key, ""))
     return row | {
+        "scale": title(evidence.study),
         "number": found.mean,
         "half_width": None if math.isnan(found.half_width) else found.half_width,
         "seeds": values.size,
-        "verdict": decision,
-        "reason": claim.reasons.get(decision, ""),
+        "verdict": OURS.get(decision, decision) if claim.ours else decision,
+        "reason": "; ".join(filter(None, reasons)),
     }
 
 
+def _short_reason(claim: Claim, found: Estimate, decision: str) -> str:
+    """What the numbers themselves say."""
+    if decision != NOT or claim.kind == "similar":
+        return ""
+    return "the interval holds 0" if found.mean > 0 else "the sign is opposite"
+
+
 def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table, a part for each data set and reading."""
+    """The table, a part for each data set and reading, with the scale of its figures."""
     lines = [HEAD]
     for dataset, reading in dict.fromkeys((row["dataset"], row["reading"]) for row in rows):
         part = [row for row in rows if (row["dataset"], row["reading"]) == (dataset, reading)]
-        lines += [f"## {TITLES[dataset, reading]}", "", *COLUMNS]
-        for row in part:
-            mark = " (ours, not in the paper)" if row["ours"] else ""
-            number = "" if row["number"] is None else f"{row['number']:+.2f}"
-            number += "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
-            paper = "" if row["paper"] is None or row["ours"] else f"{row['paper']:+g}"
-            end = f"**{row['verdict']}**" + (f": {row['reason']}" if row["reason"] else "")
-            cells = (row["claim"] + mark, row["where"], paper, number, row["seeds"] or "", end)
-            lines.append(f"| {' | '.join(map(str, cells))} |")
-        lines.append("")
+        scales = dict.fromkeys(row["scale"] for row in part if row["scale"])
+        lines += [f"## {TITLES[dataset, reading]}", "", *(f"- {scale}" for scale in scales), ""]
+        lines += [*COLUMNS, *map(_line, part), ""]
     return "\n".join(lines)
 
 
-COLUMNS = ("| claim | where | paper | here | seeds | |", "|---|---|---:|---:|---:|---|")
+def _line(row: dict[str, Any]) -> str:
+    mark = " (ours, not in the paper)" if row["ours"] else ""
+    number = "" if row["number"] is None else f"{row['number']:+.2f}"
+    number += "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    paper = "" if row["paper"] is None else f"{row['paper']:+g}"
+    unit = "" if row["unit"] == "points" else row["unit"]
+    end = f"**{row['verdict']}**" + (f": {row['reason']}" if row["reason"] else "")
+    cells = (row["claim"] + mark, row["where"], paper, number, unit, row["seeds"] or "", end)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+COLUMNS = ("| claim | where | paper | here | unit | seeds | |", "|---|---|---:|---:|---|---:|---|")
 TITLES = {
     ("mnist", "chosen"): "MNIST",
     ("cifar10", "chosen"): "CIFAR-10, training as the preset chooses it",
@@ -146,8 +159,8 @@ TITLES = {
 HEAD = """# The paper's claims, one by one
 
 Written by `pmafl reproduce claims` from run directories. Numbers are percentage points of the mean test
-accuracy over devices (mean of the evaluations in the last tenth of the rounds), paired by seed, unless a
-claim says otherwise; after ± the half-width of the 95% interval. **reproduced**: the interval lies above 0
+accuracy over devices (mean of the evaluations in the last fifth of the rounds), paired by seed, unless a
+unit says otherwise; after ± the half-width of the 95% interval. **reproduced**: the interval lies above 0
 and holds the paper's number, or the two differ by less than half of the paper's. **direction only**: above
 0, another size. **not reproduced**: the rest. "Like" and "equal" must be within half a point or percent. A
 single seed has no interval; its number is judged as it is. **not run**: the runs behind it are missing.
@@ -156,8 +169,8 @@ single seed has no interval; its number is judged as it is. **not run**: the run
 
 def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
     """`CLAIMS.md` and `CLAIMS.json`."""
+    make_directory(results)
     rows = judge(claims, results, out)
-    results.mkdir(parents=True, exist_ok=True)
     write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
     path = results / "CLAIMS.md"
     write_atomically(path, to_markdown(rows).encode())

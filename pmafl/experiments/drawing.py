@@ -19,9 +19,9 @@ LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
 SCALES = {"accuracy": 100.0, "loss": 1.0}
 
 
-def two_panels() -> tuple[Figure, Axes, Axes]:
-    drawing, axes = figure(1, 2, width=5.5, height=4.2)
-    return drawing, axes[0, 0], axes[0, 1]
+def panels(count: int = 2) -> tuple[Figure, list[Axes]]:
+    drawing, axes = figure(1, count, width=5.5, height=4.2)
+    return drawing, list(axes[0])
 
 
 def _first(items: Iterable[str]) -> list[str]:
@@ -37,20 +37,29 @@ def _styles(curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> None:
-    """Means over seeds by round. Where the curves end decides what is seen: early rounds are cut off."""
-    colours, styles = _colours(study.curves), _styles(study.curves)
-    drawn = []
+    """Means over seeds by round. The second half of the rounds decides what is seen of the first."""
+    colours, styles, late = _colours(study.curves), _styles(study.curves), []
     for curve in curves:
         rounds, values = history(of_curve(study.jobs, curve), quantity)
-        drawn.append(SCALES[quantity] * values.mean(axis=0))
-        axes.plot(
-            rounds, drawn[-1], color=colours[curve.method], linestyle=styles[curve.value], linewidth=1.4
-        )
+        drawn = SCALES[quantity] * values.mean(axis=0)
+        late.append(drawn[len(drawn) // 2 :])
+        style = curve.style or styles[curve.value]
+        marker = None if len(rounds) > 1 else "o"
+        colour = colours[curve.method]
+        axes.plot(rounds, drawn, color=colour, linestyle=style, linewidth=1.4, marker=marker)
     axes.set(xlabel="round", ylabel=LABELS[quantity])
+    low, high = np.concatenate(late).min(), np.concatenate(late).max()
     if quantity == "accuracy":
-        axes.set_ylim(5 * np.floor(np.percentile(np.concatenate(drawn), 10) / 5), None)
+        axes.set_ylim(max(0.0, low - 0.6 * (high - low) - 1), high + 0.1 * (high - low) + 0.2)
     else:
-        axes.set_ylim(0, 1.1 * np.percentile(np.concatenate(drawn), 90))
+        axes.set_ylim(0, 1.3 * high)
+
+
+def same_limits(left: Axes, right: Axes) -> None:
+    """One scale for two panels that are to be compared."""
+    limits = [edge for axes in (left, right) for edge in axes.get_ylim()]
+    for axes in (left, right):
+        axes.set_ylim(min(limits), max(limits))
 
 
 def ends(axes: Axes, study: Study, quantity: str) -> None:
@@ -77,11 +86,13 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
     axes.set_ylabel("scheduled samples a round")
 
 
-def shared_legend(drawing: Figure, axes: Axes, curves: Sequence[Curve]) -> None:
+def shared_legend(drawing: Figure, curves: Sequence[Curve]) -> None:
     """One legend below the panels: methods by colour, values by line style."""
     ours = {curve.method for curve in curves if curve.ours}
+    own: dict[str, Any] = {curve.method: curve.style for curve in curves if curve.style}
+    names = {method: f"{method} (ours)" if method in ours else method for method in _colours(curves)}
     handles = [
-        Line2D([], [], color=colour, label=f"{method} (ours)" if method in ours else method)
+        Line2D([], [], color=colour, linestyle=own.get(method), label=names[method])
         for method, colour in _colours(curves).items()
     ]
     handles += [

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import ends, two_panels
+from pmafl.experiments.drawing import ends, panels
 from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, Study
 
 DATASETS = ("mnist", "cifar10")
@@ -23,7 +23,7 @@ def curves(scale: Scale) -> list[Curve]:
 
 
 def draw(study: Study) -> Figure:
-    drawing, left, right = two_panels()
+    drawing, (left, right) = panels()
     ends(left, study, "accuracy")
     ends(right, study, "loss")
     for axes in (left, right):

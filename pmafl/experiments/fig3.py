@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import lines, shared_legend, two_panels
+from pmafl.experiments.drawing import lines, panels, shared_legend
 from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, Study
 from pmafl.settings import load
 
@@ -25,7 +25,7 @@ def curves(scale: Scale) -> list[Curve]:
     often = {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
     found = []
     for fraction in FRACTIONS:
-        count = round(fraction * devices)
+        count = max(1, round(fraction * devices))
         uniform = {"run.wireless": "none", "policy.name": "uniform", "policy.options": {"count": count}}
         for name, settings in ALGORITHMS.items():
             every = {**uniform, **settings, **often}
@@ -34,8 +34,8 @@ def curves(scale: Scale) -> list[Curve]:
 
 
 def draw(study: Study) -> Figure:
-    drawing, left, right = two_panels()
+    drawing, (left, right) = panels()
     lines(left, study, study.curves, "accuracy")
     lines(right, study, study.curves, "loss")
-    shared_legend(drawing, left, study.curves)
+    shared_legend(drawing, study.curves)
     return drawing

@@ -2,8 +2,8 @@
 
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import lines, shared_legend, two_panels, wireless_bars
-from pmafl.experiments.policies import policy_curves
+from pmafl.experiments.drawing import panels, shared_legend, wireless_bars
+from pmafl.experiments.policies import draw_accuracies, policy_curves
 from pmafl.experiments.study import Curve, Scale, Study
 
 DATASETS = ("mnist", "cifar10")
@@ -16,8 +16,8 @@ def curves(scale: Scale) -> list[Curve]:
 
 
 def draw(study: Study) -> Figure:
-    drawing, left, right = two_panels()
-    lines(left, study, [curve for curve in study.curves if curve.shown], "accuracy")
+    drawing, (left, middle, right) = panels(3)
+    draw_accuracies(study, left, middle)
     wireless_bars(right, study, "scheduled_samples_per_round")
-    shared_legend(drawing, left, study.curves)
+    shared_legend(drawing, study.curves)
     return drawing

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import lines, shared_legend, two_panels
+from pmafl.experiments.drawing import lines, panels, same_limits, shared_legend
 from pmafl.experiments.study import Curve, Scale, Study
 
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 2, "cifar10": 5}
@@ -31,6 +32,7 @@ def policy_curves(
                 shown,
                 {**alone, "policy.name": "rs-wel"},
                 shown=matters_to_rs_wel or value == values[0],
+                style=None if matters_to_rs_wel else "-.",
             ),
             Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
             Curve(OCEAN_SPLIT, shown, {**settings, "policy.name": "ocean"}, ours=True, tuned=True),
@@ -39,13 +41,17 @@ def policy_curves(
 
 
 def draw_policies(study: Study) -> Figure:
+    drawing, (left, right) = panels()
+    draw_accuracies(study, left, right)
+    shared_legend(drawing, study.curves)
+    return drawing
+
+
+def draw_accuracies(study: Study, left: Axes, right: Axes) -> None:
     """The paper's curves, and beside them ours with its set expansion."""
-    drawing, left, right = two_panels()
     shown = [curve for curve in study.curves if curve.shown]
     lines(left, study, [curve for curve in shown if not curve.ours], "accuracy")
     lines(right, study, [c for c in shown if c.ours or c.method == "set-expansion"], "accuracy")
     left.set_title("the paper's curves")
     right.set_title("ours, and set expansion again")
-    right.set_ylim(left.get_ylim())
-    shared_legend(drawing, left, study.curves)
-    return drawing
+    same_limits(left, right)

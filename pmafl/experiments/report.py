@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from pmafl.comparison import Array, Job, estimate
-from pmafl.experiments.study import Curve, Study, final, history, manifest, of_curve, summaries
+from pmafl.errors import InputError
+from pmafl.experiments.study import Curve, Scale, Study, final, history, manifest, of_curve, summaries
 from pmafl.plots import STYLE
 from pmafl.runs import write_atomically
 
@@ -26,11 +29,31 @@ WIRELESS = (
 )
 
 
+def make_directory(results: Path) -> None:
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results):
+            pass
+    except OSError as error:
+        raise InputError(f"--results {results}: {error.strerror}; must be a directory to write in") from error
+
+
+def check_place(name: str, scale: Scale, results: Path) -> None:
+    """Refuse, before anything is run, a place that cannot be written or holds a figure of a larger scale."""
+    make_directory(results)
+    path = results / f"{name}-{scale.suffix}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for key in ("rounds", "seeds"):
+        if known.get(key, 0) > getattr(scale, key):
+            raise InputError(
+                f"{path} was made with {known[key]} {key}, more than now; give another --results"
+            )
+
+
 def write(study: Study, figure: ModuleType, results: Path, command: str) -> Path:
     """All files of a study; the picture's path."""
     import matplotlib as mpl
 
-    results.mkdir(parents=True, exist_ok=True)
     stem = results / f"{study.name}-{study.scale.suffix}"
     with mpl.rc_context(STYLE):
         drawing = figure.draw(study)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
+from pmafl.errors import InputError
 
 DATASETS = ("mnist", "cifar10")
 # On CIFAR-10 the preset departs from the paper where FedAvg would not train (docs/cifar10-study.md).
@@ -26,7 +27,9 @@ READINGS: dict[str, dict[str, Any]] = {
 SPLITS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)
 TUNING_SEEDS = range(1001, 1004)  # none of those in the figures
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 5, "cifar10": 10}  # where algorithms are compared
-LAST_PART = 0.1  # of the rounds: their mean is what a run ends with, since some algorithms swing
+LAST_PART = 0.2  # of the rounds: their mean is what a run ends with, since some algorithms swing
+WIRELESS_ONLY = {"run.learning": "none", "run.checkpoint_every": 1000, "run.evaluate_every": 1}
+OWN_KEYS = {"run.rounds", "run.seed", "run.learning", "run.wireless", "policy.options"}
 Run = Callable[[Sequence[Job]], None]
 
 
@@ -41,6 +44,7 @@ class Curve:
         ours: whether it goes beyond the paper.
         tuned: whether OCEAN's fixed split is to be found first, the one that schedules most.
         shown: whether it is drawn (RS-WEL knows no budget: one line is enough).
+        style: of the line, where it has no value of its own.
     """
 
     method: str
@@ -49,6 +53,7 @@ class Curve:
     ours: bool = False
     tuned: bool = False
     shown: bool = True
+    style: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,15 @@ class Scale:
 
     def settings(self, curve: Curve) -> dict[str, Any]:
         """Of a curve; what a user overrides comes last."""
-        common = {"run.rounds": self.rounds, **READINGS[self.reading]}
-        return {**common, **curve.settings, **self.overrides}
+        every = min(curve.settings["run.evaluate_every"], self.rounds)
+        common = {"run.rounds": self.rounds, "run.evaluate_every": every}
+        return {**READINGS[self.reading], **curve.settings, **common, **self.overrides}
+
+    def check(self, curves: Iterable[Curve]) -> None:
+        """Refuse overrides of what the figure itself sets."""
+        own = {key for curve in curves for key in curve.settings} | OWN_KEYS
+        if clash := [key for key in self.overrides if any(key.startswith(name) for name in own)]:
+            raise InputError(f"--set {clash[0]}: the figure sets it; use compare for other settings")
 
     @property
     def suffix(self) -> str:
@@ -91,6 +103,8 @@ class Study:
 
 def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool, run: Run) -> Study:
     """Find the splits that are to be tuned (by `run`), and list all runs of a figure."""
+    curves = list(curves)
+    scale.check(curves)
     settled = tuple(_tune(curve, scale, out, run) if curve.tuned else curve for curve in curves)
 
     def jobs(seeds: int, extra: Mapping[str, Any]) -> tuple[Job, ...]:
@@ -105,11 +119,11 @@ def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, schedul
     )
 
 
-WIRELESS_ONLY = {"run.learning": "none", "run.checkpoint_every": 1000, "run.evaluate_every": 1}
-
-
 def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[int], out: Path) -> list[Job]:
-    jobs = comparison.grid(scale.dataset, {**scale.settings(curve), **extra}, {}, seeds, out)
+    settings = {**scale.settings(curve), **extra}
+    if extra:  # the reading of the training plays no part: both share these runs
+        settings = {key: value for key, value in settings.items() if key not in READINGS["stated"]}
+    jobs = comparison.grid(scale.dataset, settings, {}, seeds, out)
     return [replace(job, variation=(("method", curve.method), ("value", curve.value))) for job in jobs]
 
 
@@ -171,6 +185,15 @@ def _summary(job: Job) -> dict[str, Any]:
     return found
 
 
+def _versions(jobs: Sequence[Job]) -> dict[str, str]:
+    """With which the runs were made; several of one package where they differ."""
+    found: dict[str, set[str]] = {}
+    for job in distinct(jobs):
+        for package, version in _summary(job)["versions"].items():
+            found.setdefault(package, set()).add(version)
+    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
+
+
 def manifest(study: Study, command: str) -> str:
     """What made a figure: enough to make it again and to find its runs."""
     scale = study.scale
@@ -185,7 +208,7 @@ def manifest(study: Study, command: str) -> str:
                 "rounds": scale.rounds,
                 "overrides": dict(scale.overrides),
                 "command": command,
-                "versions": runs.versions(),
+                "versions": _versions([*study.jobs, *study.wireless]),
             },
             indent=2,
         )

@@ -27,7 +27,7 @@ def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path):
 
 
 def test_a_figure_of_another_data_set_is_refused():
-    with pytest.raises(InputError, match="fig4 is not about mnist"):
+    with pytest.raises(InputError, match="fig4 has nothing for --dataset mnist"):
         invoke("fig4", "--dataset", "mnist")
 
 
@@ -35,3 +35,11 @@ def test_claims_without_runs_are_all_not_run(tmp_path):
     assert invoke("claims", "--out", str(tmp_path / "runs"), "--results", str(tmp_path)).exit_code == 0
     rows = json.loads((tmp_path / "CLAIMS.json").read_text())
     assert {row["verdict"] for row in rows} == {"not run"}
+
+
+def test_results_that_cannot_be_written_show_before_anything_runs(tmp_path):
+    (tmp_path / "file").write_text("")
+    for what in ("fig2", "claims"):
+        with pytest.raises(InputError, match="must be a directory to write in"):
+            invoke(what, "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "file"))
+    assert not (tmp_path / "runs").exists()

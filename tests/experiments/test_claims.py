@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from pmafl.comparison import Estimate
-from pmafl.experiments import claims, report, statements
+from pmafl.experiments import claims, measures, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
-from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
+from pmafl.experiments.study import Scale, Study
 from tests.experiments.conftest import module
 
 NAN = math.nan
@@ -54,45 +55,65 @@ def test_similar_means_within_half_a_point():
 
 
 def test_every_number_of_the_paper_has_a_row():
-    numbers = {claim.paper for claim in statements.all_claims()}
-    stated = {
-        3.13,
-        0.79,
-        11.8,
-        3.3,
-        3.28,
-        2.59,
-        1.85,
-        1.25,
-        3.45,
-        2.3,
-        2.17,
-        0.75,
-        3.46,
-        1.94,
-        0.63,
-        1.05,
-        1.23,
-    }
-    assert stated | {29, 25} <= numbers
+    claims = statements.all_claims()
+    learning, budgets, deadlines = {3.13, 0.79, 11.8, 3.3}, {3.28, 2.59, 1.85, 1.25}, {3.45, 2.3, 2.17, 0.75}
+    tradeoffs = {3.46, 1.94, 0.63, 1.05, 1.23}
+    assert learning | budgets | deadlines | tradeoffs <= {claim.paper for claim in claims}
+    places = " ".join(claim.where for claim in claims)
+    assert all(words in places for words in ("29% less", "25% less", "20% less", "12.5% less"))
+    assert len({claim.key for claim in claims}) == len(claims)
+
+
+def test_every_claim_is_about_curves_that_its_figure_has():
+    class Anything(Evidence):
+        """Has the curves of a study, and the same numbers for all of them."""
+
+        def _jobs(self, jobs, method, value):
+            values = list(dict.fromkeys(curve.value for curve in self.study.curves))
+            curve = (method, values[value] if isinstance(value, int) else value)
+            assert curve in {(c.method, c.value) for c in self.study.curves}
+            return []
+
+        def final(self, method, value, quantity="accuracy"):
+            self._jobs([], method, value)
+            return np.array([90.0, 91.0])
+
+        def history(self, method, value):
+            self._jobs([], method, value)
+            return np.array([20.0, 40, 60, 80]), np.full((2, 4), 90.0)
+
+        def wireless(self, method, value, metric):
+            self._jobs([], method, value)
+            return np.array([5.0, 6.0])
+
+        allocations = (Allocations(*np.ones((4, 6))),)
+
+    for claim in statements.all_claims():
+        curves = tuple(module(claim.figure).curves(Scale(claim.dataset)))
+        assert claim.dataset in module(claim.figure).DATASETS
+        assert claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), ()))).ndim == 1
 
 
 def test_a_lead_is_paired_by_seed(fig7, scale):
     one, other = ("set-expansion", "V = 0.1"), ("ocean", "V = 0.001")
-    read = statements.lead(one, other)(fig7)
+    read = measures.lead(one, other)(fig7)
     assert read.shape == (scale.seeds,)
-    assert read == pytest.approx(fig7.accuracy(*one) - fig7.accuracy(*other))
+    assert read == pytest.approx(fig7.final(*one) - fig7.final(*other))
     _, values = fig7.history(*one)
-    assert fig7.accuracy(*one) == pytest.approx(values[:, -1])  # the last tenth of 4 rounds is one round
+    assert fig7.final(*one) == pytest.approx(values[:, -1])  # the last fifth of 4 rounds is one round
 
 
 def test_energy_and_samples_come_from_the_runs_without_learning(fig7, scale):
     low, high = ("set-expansion", "V = 0.001"), ("set-expansion", "V = 0.1")
     samples = [fig7.wireless(*curve, "scheduled_samples_per_round") for curve in (low, high)]
-    assert statements.more_samples(high, low)(fig7) == pytest.approx(100 * (samples[1] / samples[0] - 1))
+    assert measures.more(statements.SAMPLES, high, low)(fig7) == pytest.approx(
+        100 * (samples[1] / samples[0] - 1)
+    )
     assert samples[0].shape == (scale.wireless_seeds,)
     energy = [fig7.wireless(*curve, "energy_per_device_round_j") for curve in (low, high)]
-    assert statements.less_energy(low, high)(fig7) == pytest.approx(100 * (1 - energy[0] / energy[1]))
+    assert measures.less(statements.ENERGY, low, high)(fig7) == pytest.approx(
+        100 * (1 - energy[0] / energy[1])
+    )
 
 
 class Made(Evidence):
@@ -105,25 +126,26 @@ class Made(Evidence):
         values = self.histories[method]
         return 10.0 * np.arange(1, values.shape[1] + 1), values
 
-    def accuracy(self, method, value):
+    def final(self, method, value, quantity="accuracy"):
         return self.histories[method][:, -1]
 
 
-def test_rounds_saved_are_counted_from_the_end():
-    runs = Made(pma=[[50, 80, 90, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 30, 78], [10, 20, 30, 90]])
-    assert statements.rounds_saved("fedavg", 0)(runs).tolist() == [20, 0]
+def test_rounds_earlier_compares_when_both_reach_the_same():
+    runs = Made(pma=[[50, 80, 90, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 79, 78], [10, 75, 70, 75]])
+    assert measures.rounds_earlier("fedavg", 0)(runs).tolist() == [10, -20]
 
 
 def test_swing_is_the_movement_in_the_second_half():
     runs = Made(pma=[[0, 50, 90, 91]], fedavg=[[0, 90, 50, 60]])
-    assert statements.extra_swing("fedavg", 0)(runs).tolist() == [9]
+    assert measures.extra_swing("fedavg", 0)(runs).tolist() == [9]
 
 
 def test_the_optimum_has_equal_marginal_powers_not_equal_powers(place):
-    marginal, average = load_evidence("fig5", "mnist", "chosen", *place).marginal_powers
-    assert marginal.size > 50
-    assert np.abs(marginal - 1).max() < 1e-3
-    assert np.median(np.abs(average - 1)) > 0.05
+    runs = load_evidence("fig5", "mnist", "chosen", *place)
+    for seen in runs.allocations:
+        assert np.abs(seen.marginal_ratio - 1).max() < 1e-3
+        assert np.median(np.abs(seen.average_ratio - 1)) > 0.05
+    assert np.all(measures.free_share(runs) > 0)
 
 
 def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(place):
@@ -138,11 +160,19 @@ def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(pla
     assert table.count("\n| ") == len(rows) + 3  # and the heads of three tables
 
 
-def test_a_reason_stands_with_the_verdict_that_it_explains(fig7):
-    claim = Claim("falls", lambda runs: np.array([-1.0, -1.1]), reasons={NOT: "because"})
-    assert claims._row(claim, "chosen", fig7)["reason"] == "because"
-    claim = Claim("rises", lambda runs: np.array([1.0, 1.1]), reasons={NOT: "because"})
-    assert claims._row(claim, "chosen", fig7)["reason"] == ""
+def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
+    claim = Claim("rises", lambda runs: np.array([-1.0, -1.1]), figure="fig7", dataset="mnist")
+    monkeypatch.setitem(claims.REASONS, "fig7, mnist: rises", "because")
+    assert claims._row(claim, "chosen", fig7)["reason"] == "the sign is opposite; because"
+
+
+def test_what_the_paper_does_not_say_is_not_reproduced_but_holds(fig7):
+    claim = Claim("rises", lambda runs: np.array([1.0, 1.1]), ours=True)
+    assert claims._row(claim, "chosen", fig7)["verdict"] == "holds"
+
+
+def test_every_reason_belongs_to_a_claim():
+    assert set(claims.REASONS) <= {claim.key for claim in statements.all_claims()}
 
 
 def test_unfinished_runs_are_not_evidence(place, tmp_path):

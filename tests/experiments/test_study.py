@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pmafl import comparison, runs
+from pmafl.errors import InputError
 from pmafl.experiments import FIGURES, report, study
 from pmafl.experiments.policies import OCEAN_SPLIT
 from pmafl.experiments.study import Scale
@@ -108,8 +109,9 @@ def test_wireless_runs_schedule_as_those_that_learn_do(fig7):
 def test_what_a_run_ends_with_is_the_mean_of_its_last_rounds(small, out):
     (job,) = comparison.grid("mnist", {**small, "run.rounds": 20, "run.evaluate_every": 2}, {}, [1], out)
     run_here([job])
-    last = [r["accuracy"] for r in runs.read_records(job.directory)][-2:]
+    last = [r["accuracy"] for r in runs.read_records(job.directory)][-4:]
     measured = [value for value in last if value is not None]
+    assert len(measured) == 2
     assert study.final([job], "accuracy") == pytest.approx(np.mean(measured))
 
 
@@ -129,3 +131,31 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
     assert [int(row["round"]) for row in mine] == rounds.tolist()
     assert [float(row["accuracy_mean"]) for row in mine] == pytest.approx(values.mean(axis=0), rel=1e-5)
     assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == module(name).SCHEDULING
+
+
+@pytest.mark.parametrize("key", ["fleet.budget_j", "run.rounds", "policy.options.compute_fraction"])
+def test_what_the_figure_sets_cannot_be_overridden(key, tmp_path):
+    scale = Scale("mnist", overrides={key: 1})
+    with pytest.raises(InputError, match=f"--set {key}: the figure sets it"):
+        study.prepare("fig5", module("fig5").curves(scale), scale, tmp_path, True, run_here)
+
+
+def test_both_readings_share_the_runs_without_learning(tmp_path):
+    curve = next(c for c in module("fig5").curves(Scale("cifar10")) if c.method == "dual")
+    names = {
+        study._jobs(curve, Scale("cifar10", reading), study.WIRELESS_ONLY, [1], tmp_path)[0].directory
+        for reading in study.READINGS
+    }
+    assert len(names) == 1
+
+
+def test_a_short_run_is_evaluated_at_its_end():
+    curve = module("fig4").curves(Scale("cifar10"))[0]
+    assert Scale("cifar10", rounds=3).settings(curve)["run.evaluate_every"] == 3
+
+
+def test_a_figure_is_not_replaced_by_a_smaller_one(tmp_path):
+    (tmp_path / "fig5-mnist.json").write_text(json.dumps({"rounds": 100, "seeds": 3}))
+    report.check_place("fig5", Scale("mnist", seeds=3, rounds=100), tmp_path)
+    with pytest.raises(InputError, match="made with 100 rounds, more than now"):
+        report.check_place("fig5", Scale("mnist", rounds=5), tmp_path)

@@ -1,0 +1,146 @@
+"""The numbers that claims are about, each a function from the evidence to an array with an entry a seed.
+
+A curve is a method and a value of what its figure varies. Accuracies are in percentage points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pmafl.comparison import Array
+from pmafl.experiments.evidence import Evidence, NotRun, Value
+
+FEW, MANY = 0, 1  # the first and the second number of devices in Figures 3 and 4
+SET_EXPANSION = "set-expansion"
+Curve = tuple[str, Value]
+Measure = Callable[[Evidence], Array]
+
+
+def lead(one: Curve, other: Curve) -> Measure:
+    """Accuracy of one curve minus that of another, paired by seed."""
+    return lambda runs: runs.final(*one) - runs.final(*other)
+
+
+def lead_over_best(one: Curve, others: Iterable[Curve]) -> Measure:
+    """Accuracy of one curve minus that of the curve that ends best of some others."""
+    others = list(others)
+    return lambda runs: runs.final(*one) - max((runs.final(*other) for other in others), key=np.mean)
+
+
+def less_loss(value: Value, methods: Sequence[str]) -> Measure:
+    """How much lower `pma` ends in loss than the method that ends lowest of some others."""
+
+    def read(runs: Evidence) -> Array:
+        return min((runs.final(m, value, "loss") for m in methods), key=np.mean) - runs.final(
+            "pma", value, "loss"
+        )
+
+    return read
+
+
+def lead_after(first: int) -> Measure:
+    """Mean lead of many devices over few, from a round on."""
+
+    def read(runs: Evidence) -> Array:
+        rounds, values = runs.history("pma", MANY)
+        if rounds[-1] < first:
+            raise NotRun(f"the runs end at round {rounds[-1]:g}")
+        leads = values - runs.history("pma", FEW)[1]
+        return np.asarray(leads[:, rounds >= first].mean(axis=1))
+
+    return read
+
+
+def sensitivity(method: str) -> Measure:
+    """How much more a method gains by many devices, instead of few, than `pma` does."""
+
+    def gain(runs: Evidence, name: str) -> Array:
+        return runs.final(name, MANY) - runs.final(name, FEW)
+
+    return lambda runs: gain(runs, method) - gain(runs, "pma")
+
+
+def extra_swing(method: str, value: Value) -> Measure:
+    """How much more a method's accuracy moves between evaluations than `pma`'s, in the second half."""
+
+    def moves(runs: Evidence, name: str) -> Array:
+        _, values = runs.history(name, value)
+        late = values[:, values.shape[1] // 2 :]
+        if late.shape[1] < 2:
+            raise NotRun("the runs were evaluated too seldom")
+        return np.asarray(np.abs(np.diff(late, axis=1)).mean(axis=1))
+
+    return lambda runs: moves(runs, method) - moves(runs, "pma")
+
+
+def rounds_earlier(method: str, value: Value) -> Measure:
+    """How many rounds earlier `pma` reaches what a method ends with than the method itself does."""
+
+    def first(runs: Evidence, name: str, target: Array) -> Array:
+        rounds, values = runs.history(name, value)
+        reached = values >= target[:, None]
+        return np.asarray(np.where(reached.any(axis=1), rounds[reached.argmax(axis=1)], rounds[-1]))
+
+    def read(runs: Evidence) -> Array:
+        target = runs.final(method, value)
+        return np.asarray(first(runs, method, target) - first(runs, "pma", target))
+
+    return read
+
+
+def smallest_step(values: Sequence[str]) -> Measure:
+    """Of set expansion's accuracy along a list of values; positive if it always rises."""
+
+    def read(runs: Evidence) -> Array:
+        accuracies = [runs.final(SET_EXPANSION, value) for value in values]
+        return min((after - before for before, after in pairwise(accuracies)), key=np.mean)
+
+    return read
+
+
+def more(metric: str, one: Curve, other: Curve) -> Measure:
+    """A number of the runs without learning, how far one curve is above another, in percent."""
+    return lambda runs: 100 * (runs.wireless(*one, metric) / runs.wireless(*other, metric) - 1)
+
+
+def less(metric: str, one: Curve, other: Curve) -> Measure:
+    """The same, how far below."""
+    return lambda runs: 100 * (1 - runs.wireless(*one, metric) / runs.wireless(*other, metric))
+
+
+def over_budget(curve: Curve) -> Measure:
+    """What the worst device spends above its budget, in percent of it."""
+
+    def read(runs: Evidence) -> Array:
+        worst_j, budget_j = (runs.wireless(*curve, m) for m in ("max_energy_per_device_round_j", "budget_j"))
+        return 100 * (worst_j / budget_j - 1)
+
+    return read
+
+
+def power_deviation(average: bool) -> Measure:
+    """How far radio's power is from the CPU's, in percent: the median over free allocations."""
+
+    def read(runs: Evidence) -> Array:
+        ratios = ((seen.average_ratio if average else seen.marginal_ratio) for seen in runs.allocations)
+        return np.array([100 * np.median(np.abs(ratio - 1)) for ratio in ratios if ratio.size])
+
+    return read
+
+
+def free_share(runs: Evidence) -> Array:
+    """Allocations at neither limit, clock or power, in percent of all."""
+    return np.array([100 * seen.marginal_ratio.size / seen.clock_hz.size for seen in runs.allocations])
+
+
+def faster_in_bad_channels(runs: Evidence) -> Array:
+    """CPU clock of the third with the weakest channels above that of the strongest third, in percent."""
+    ratios = []
+    for seen in runs.allocations:
+        weak, strong = np.quantile(seen.gain, (1 / 3, 2 / 3))
+        clocks = (seen.clock_hz[seen.gain <= weak].mean(), seen.clock_hz[seen.gain >= strong].mean())
+        ratios.append(100 * (clocks[0] / clocks[1] - 1))
+    return np.array(ratios)
