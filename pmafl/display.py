@@ -94,7 +94,8 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         spread = summary["accuracy_std_over_devices"]
         yield "final accuracy", f"{summary['final_accuracy']:.2%} (deviation over devices {spread:.2%})"
         yield "best accuracy", f"{summary['best_accuracy']:.2%}"
-        yield "final loss", f"{summary['final_loss']:.4f}"
+        loss = summary["final_loss"]
+        yield "final loss", "not a number: the training diverged" if loss is None else f"{loss:.4f}"
     devices, samples = summary["scheduled_devices_per_round"], summary["scheduled_samples_per_round"]
     yield "scheduled a round", f"{devices:.1f} devices, {samples:.0f} samples"
     if summary["energy_per_device_round_j"] is not None:

@@ -7,6 +7,7 @@ round, so going on from a saved state gives the same rounds as never having stop
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -77,7 +78,8 @@ class State:
 
 @dataclass(frozen=True)
 class Record:
-    """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured".
+    """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured",
+    or a loss that is no number any more: the training diverged.
 
     `mean_energy_j` and `worst_energy_j` are energies a device and round, averaged from the start of the run:
     over all devices, and of the device that spent most. `failed` are the scheduled devices whose update never
@@ -297,9 +299,13 @@ def record_round(
         objective=decision.objective if world.settings.run.wireless == "full" else None,
         lower_bound=decision.lower_bound,
         gap=decision.gap,
-        **{name: getattr(metrics, name, None) for name in METRICS},
+        **{name: _finite(getattr(metrics, name, None)) for name in METRICS},
         failed=sorted(failed),
     )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def simulate(settings: Settings, callbacks: Iterable[Callback] = ()) -> Iterator[Record]:

@@ -8,9 +8,12 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from pmafl import runs
+from pmafl.display import summary_table
 from pmafl.errors import InputError
+from pmafl.plots import plot_run
 from pmafl.settings import load
 
 
@@ -42,6 +45,17 @@ def stop_after(index):
             raise Stop
 
     return callback
+
+
+def test_training_that_diverges_is_recorded_and_shown(tmp_path, tiny):
+    rates = {"learning.extractor_rate": 1e6, "learning.predictor_rate": 1e6}
+    summary = run(tmp_path / "run", tiny | rates)
+    assert summary["final_loss"] is None
+    assert 0 <= summary["final_accuracy"] < 0.9
+    console = Console(record=True, width=100)
+    console.print(summary_table(summary))
+    assert "the training diverged" in console.export_text()
+    plot_run(tmp_path / "run")
 
 
 def test_a_run_directory_holds_what_it_promises(tmp_path, tiny):

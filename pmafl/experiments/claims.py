@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
 from pmafl.experiments.reasons import REASONS
@@ -107,6 +109,8 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
         values = claim.read(evidence)
     except NotRun as reason:
         return row | {"reason": str(reason)}
+    if np.isnan(values).any():
+        return row | {"reason": "the training diverged"}
     found = estimate(values)
     decision = verdict(claim.kind, found, claim.paper)
     reasons = (_short_reason(claim, found, decision), REASONS.get(claim.key, ""))

@@ -48,7 +48,8 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
         colour = colours[curve.method]
         axes.plot(rounds, drawn, color=colour, linestyle=style, linewidth=1.4, marker=marker)
     axes.set(xlabel="round", ylabel=LABELS[quantity])
-    low, high = np.concatenate(late).min(), np.concatenate(late).max()
+    seen = np.concatenate(late)
+    low, high = np.nanmin(seen), np.nanmax(seen)
     if quantity == "accuracy":
         axes.set_ylim(max(0.0, low - 0.6 * (high - low) - 1), high + 0.1 * (high - low) + 0.2)
     else:

@@ -158,13 +158,13 @@ def of_curve(jobs: Iterable[Job], curve: Curve) -> list[Job]:
 
 
 def history(jobs: Sequence[Job], quantity: str) -> tuple[Array, Array]:
-    """Rounds at which a quantity of the records was measured, and its values, one row a run."""
+    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN where it diverged."""
     rounds, values = [], []
     for job in jobs:
-        measured = [r for r in runs.read_records(job.directory) if r[quantity] is not None]
+        measured = [r for r in runs.read_records(job.directory) if r["accuracy"] is not None]
         rounds = [r["round"] + 1 for r in measured]
         values.append([r[quantity] for r in measured])
-    return np.array(rounds, dtype=float), np.array(values)
+    return np.array(rounds, dtype=float), np.array(values, dtype=float)
 
 
 def final(jobs: Sequence[Job], quantity: str) -> Array:
