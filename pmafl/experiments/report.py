@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +58,7 @@ def write(study: Study, figure: ModuleType, results: Path, command: str) -> Path
     stem = results / f"{study.name}-{study.scale.suffix}"
     with mpl.rc_context(STYLE):
         drawing = figure.draw(study)
-        drawing.suptitle(title(study), fontsize=11)
+        drawing.suptitle(textwrap.fill(title(study), 90), fontsize=11)
         drawing.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
         drawing.savefig(stem.with_suffix(".png"))
     tables = {"": _by_round(study), "-final": _finals(study.jobs, study.curves, FINAL, final)}

@@ -18,7 +18,6 @@ from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
 from pmafl.errors import InputError
 
-DATASETS = ("mnist", "cifar10")
 # On CIFAR-10 the preset departs from the paper where FedAvg would not train (docs/cifar10-study.md).
 READINGS: dict[str, dict[str, Any]] = {
     "chosen": {},
