@@ -1,4 +1,4 @@
-"""What a federated round costs: pmafl against the machine's own limit, a textbook loop and PFLlib.
+"""What a federated round costs: pmafl against the machine's own limit, a textbook loop, PFLlib and Flower.
 
 All ways take turns in one process and one thread, and times are medians of CPU seconds, so that a busy
 machine blurs the ratios little. The limit is a product of square matrices, timed between all the others.
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
-from opponents import Case, Pfllib, Textbook
+from opponents import Case, Pfllib, Textbook, flower_round
 from torch.profiler import ProfilerActivity, profile
 
 from pmafl.learning.architecture import ARCHITECTURES
@@ -167,6 +168,23 @@ def breakdown(case: Case, rows: int = 9) -> str:
     return "\n".join(lines) + "\n"
 
 
+def flower(case: Case) -> str:
+    """Wall seconds, since Flower's clients run in processes of their own."""
+    ways = {"pmafl, `fedavg`": Pmafl(case, "fedavg"), "textbook FedAvg": Textbook(case)}
+    times = {name: median(wall_seconds(way.train) for _ in range(5)) for name, way in ways.items()}
+    times["Flower's simulation engine, textbook clients"] = flower_round(case)
+    lines = [f"## Flower's simulation engine, {case.name}", "Training alone, one client at a time.\n"]
+    lines += ["| | wall time | x pmafl |", "|---|---|---|"]
+    first = next(iter(times.values()))
+    return "\n".join([*lines, *(f"| {n} | {t:.2f} s | {t / first:.1f} |" for n, t in times.items())]) + "\n"
+
+
+def wall_seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
 def machine() -> str:
     """Processor, versions, and what the processor can do for bf16."""
     information = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
@@ -201,6 +219,9 @@ def main() -> None:
             parts.append(table(case, *measure(case, options, Path(workspace))))
             parts.append(breakdown(case))
             print(parts[-2])
+    if find_spec("flwr") and find_spec("ray"):
+        parts.append(flower(cases[0]))
+        print(parts[-1])
     options.out.write_text("\n".join(parts))
 
 
