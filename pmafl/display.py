@@ -1,11 +1,11 @@
-"""What a person sees of a run: a live panel (plain lines without a terminal), and a table at its end."""
+"""What a person sees of runs: a live panel or plain lines, a progress bar for many, tables at the end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,7 +19,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from pmafl.comparison import METRICS, Row, label, present_metrics, show
+from pmafl import comparison
+from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
 from pmafl.settings import Settings
 from pmafl.simulation import Callback, Record, World
 
@@ -78,6 +79,26 @@ def _facts(world: World, record: Record) -> dict[str, str]:
     if record.accuracy is not None:
         facts["accuracy"] = f"{record.accuracy:.2%}, worst tenth {record.worst_tenth_accuracy:.2%}"
     return facts
+
+
+@contextmanager
+def running(
+    title: str, engine: Literal["local", "ray"], workers: int | None, address: str | None
+) -> Iterator[Callable[[Sequence[Job]], None]]:
+    """A function that runs those of some jobs that are not done yet, with a progress bar."""
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+
+        def run(jobs: Sequence[Job]) -> None:
+            waiting = comparison.unfinished(jobs)
+            bar = progress.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting))
+
+            def report(done: int, total: int) -> None:
+                progress.update(bar, completed=len(jobs) - total + done)
+
+            comparison.run(waiting, report, engine, workers, address)
+
+        yield run
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

@@ -44,29 +44,22 @@ def compare(
     """
     varied = variations(vary)
     from rich.console import Console
-    from rich.progress import Progress
 
     from pmafl import comparison, plots
-    from pmafl.display import comparison_table
+    from pmafl.display import comparison_table, running
     from pmafl.settings import load
 
     overrides = assignments(set_)
     first_seed = load(source, overrides).run.seed
     grid = comparison.grid(source, overrides, varied, range(first_seed, first_seed + seeds), out)
-    waiting = comparison.unfinished(grid)
-    console = Console()
-    with Progress(console=console) as progress:
-        bar = progress.add_task("runs", total=len(grid), completed=len(grid) - len(waiting))
-
-        def report(done: int, total: int) -> None:
-            progress.update(bar, completed=len(grid) - total + done)
-
-        comparison.run(waiting, report, engine, workers, address)
+    with running("runs", engine, workers, address) as run:
+        run(grid)
     rows = comparison.tabulate(grid)
     out.mkdir(parents=True, exist_ok=True)
     (out / "table.csv").write_text(comparison.to_csv(rows), encoding="utf-8")
     (out / "table.tex").write_text(comparison.to_latex(rows), encoding="utf-8")
     picture = plots.plot_comparison(rows, out / "comparison.png")
+    console = Console()
     console.print(comparison_table(rows))
     console.print(f"tables and plot are in {out}; start with {picture}", highlight=False, soft_wrap=True)
 

@@ -1,10 +1,8 @@
 """`pmafl reproduce`: the paper's figures and the table of its claims."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -44,14 +42,15 @@ def reproduce(
     address: AddressOption = None,
 ) -> None:
     """Run what a figure of the paper shows, or go on with it, and draw it; `claims` reads what was run."""
-    from pmafl.experiments import FIGURES, report
+    from pmafl.display import running
+    from pmafl.experiments import FIGURES, figure_module, report
     from pmafl.experiments.study import Scale
 
     if what == "claims":
         return _write_claims(results, out)
     chosen = []
     for name in FIGURES if what == "all" else [what]:
-        possible = _module(name).DATASETS
+        possible = figure_module(name).DATASETS
         wanted = [dataset] if dataset else possible if what == "all" else possible[:1]
         chosen += [
             (name, one) for one in wanted if one in possible and (reading == "chosen" or one == "cifar10")
@@ -61,50 +60,20 @@ def reproduce(
     for name, one in chosen:
         scale = Scale(one, reading, seeds, wireless_seeds, rounds, assignments(set_))
         report.check_place(name, scale, results)
-        with _running(f"{name} {scale.suffix}", engine, workers, address) as run:
+        with running(f"{name} {scale.suffix}", engine, workers, address) as run:
             _make(name, scale, out, results, run, set_ or [])
-
-
-def _module(name: str) -> Any:
-    from importlib import import_module
-
-    return import_module(f"pmafl.experiments.{name}")
 
 
 def _make(name: str, scale: "Scale", out: Path, results: Path, run: "Run", set_: list[str]) -> None:
     """One figure on one data set, from its runs to its files."""
-    from pmafl.experiments import report
+    from pmafl.experiments import figure_module, report
     from pmafl.experiments.study import distinct, prepare
 
-    figure = _module(name)
+    figure = figure_module(name)
     study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run)
     run(distinct([*study.wireless, *study.jobs]))
     picture = report.write(study, figure, results, _command(name, scale, set_))
     typer.echo(f"{picture} and its tables are written")
-
-
-@contextmanager
-def _running(
-    title: str, engine: Literal["local", "ray"], workers: int | None, address: str | None
-) -> Iterator["Run"]:
-    """A function that runs what is not done yet, with a progress bar."""
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    from pmafl import comparison
-
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-
-        def run(jobs: Sequence[comparison.Job]) -> None:
-            waiting = comparison.unfinished(jobs)
-            bar = progress.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting))
-
-            def report(done: int, total: int) -> None:
-                progress.update(bar, completed=len(jobs) - total + done)
-
-            comparison.run(waiting, report, engine, workers, address)
-
-        yield run
 
 
 def _command(name: str, scale: "Scale", set_: list[str]) -> str:

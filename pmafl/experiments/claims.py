@@ -60,7 +60,7 @@ class Claim:
 
 
 def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
-    """By the rules above."""
+    """By the rules of `HEAD`."""
     half_width = 0.0 if math.isnan(found.half_width) else found.half_width
     if kind == "similar":
         return REPRODUCED if abs(found.mean) < SIMILAR_POINTS else NOT

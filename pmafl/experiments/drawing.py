@@ -40,7 +40,7 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
     """Means over seeds by round. The second half of the rounds decides what is seen of the first."""
     colours, styles, late = _colours(study.curves), _styles(study.curves), []
     for curve in curves:
-        rounds, values = history(of_curve(study.jobs, curve), quantity)
+        rounds, values = history(of_curve(study.jobs, curve.method, curve.value), quantity)
         drawn = SCALES[quantity] * values.mean(axis=0)
         late.append(drawn[len(drawn) // 2 :])
         style = curve.style or styles[curve.value]
@@ -66,7 +66,7 @@ def same_limits(left: Axes, right: Axes) -> None:
 def ends(axes: Axes, study: Study, quantity: str) -> None:
     """What every curve ends with, with its 95% interval over seeds."""
     for position, curve in enumerate(study.curves):
-        found = estimate(SCALES[quantity] * final(of_curve(study.jobs, curve), quantity))
+        found = estimate(SCALES[quantity] * final(of_curve(study.jobs, curve.method, curve.value), quantity))
         axes.errorbar(position, found.mean, found.half_width, fmt="o", color=COLOURS[0], capsize=4)
     axes.set_xticks(range(len(study.curves)), [curve.value.rpartition(" ")[2] for curve in study.curves])
     axes.set_ylabel(LABELS[quantity])
@@ -75,10 +75,10 @@ def ends(axes: Axes, study: Study, quantity: str) -> None:
 def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
     """Scheduled samples a round, over all seeds of the wireless side."""
     colours = _colours(study.curves)
-    values = _first(curve.value for curve in study.curves)
+    values = study.values
     width = 0.8 / len(colours)
     for curve in study.curves:
-        found = estimate(summaries(of_curve(study.wireless, curve), metric))
+        found = estimate(summaries(of_curve(study.wireless, curve.method, curve.value), metric))
         place = values.index(curve.value) + width * (
             list(colours).index(curve.method) - len(colours) / 2 + 0.5
         )

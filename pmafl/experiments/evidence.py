@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,8 @@ import numpy as np
 
 from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
-from pmafl.experiments.study import Scale, Study, final, history, prepare, summaries
+from pmafl.experiments import figure_module
+from pmafl.experiments.study import Scale, Study, final, history, of_curve, prepare, summaries
 from pmafl.settings import load
 from pmafl.simulation import World, channel_gain, round_problem, start, wireless_world
 from pmafl.wireless.radio import LN2, price_ratio, spectral_efficiency
@@ -65,9 +65,7 @@ class Evidence:
         return [_allocations(job) for job in jobs[:ALLOCATION_SEEDS]]
 
     def _jobs(self, jobs: Sequence[Job], method: str, value: Value) -> list[Job]:
-        values = list(dict.fromkeys(curve.value for curve in self.study.curves))
-        shown = values[value] if isinstance(value, int) else value
-        found = [job for job in jobs if job.variation == (("method", method), ("value", shown))]
+        found = of_curve(jobs, method, self.study.values[value] if isinstance(value, int) else value)
         if not found:
             raise KeyError(f"{self.study.name} has no curve {method}, {value}")
         return found
@@ -83,7 +81,7 @@ def load_evidence(figure: str, dataset: str, reading: str, results: Path, out: P
     scale = Scale(
         dataset, reading, known["seeds"], known["wireless_seeds"], known["rounds"], known["overrides"]
     )
-    module = import_module(f"pmafl.experiments.{figure}")
+    module = figure_module(figure)
     study = prepare(figure, module.curves(scale), scale, out, module.SCHEDULING, _must_be_done)
     _must_be_done([*study.jobs, *study.wireless])
     return Evidence(study)

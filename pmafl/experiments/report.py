@@ -86,7 +86,7 @@ def title(study: Study) -> str:
 def _by_round(study: Study) -> Iterable[Sequence[Any]]:
     yield ("method", "value", "seeds", "round", *_columns(FINAL))
     for curve in study.curves:
-        jobs = of_curve(study.jobs, curve)
+        jobs = of_curve(study.jobs, curve.method, curve.value)
         histories = [history(jobs, quantity) for quantity in FINAL]
         for index, number in enumerate(histories[0][0]):
             estimates = (estimate(values[:, index]) for _, values in histories)
@@ -99,7 +99,7 @@ def _finals(
 ) -> Iterable[Sequence[Any]]:
     yield ("method", "value", "options", "seeds", *_columns(quantities))
     for curve in curves:
-        jobs = of_curve(all_jobs, curve)
+        jobs = of_curve(all_jobs, curve.method, curve.value)
         estimates = (estimate(read(jobs, quantity)) for quantity in quantities)
         numbers = (part for found in estimates for part in (found.mean, found.half_width))
         options = " ".join(f"{k}={v}" for k, v in curve.settings.get("policy.options", {}).items())

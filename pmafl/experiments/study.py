@@ -99,6 +99,11 @@ class Study:
     jobs: tuple[Job, ...]
     wireless: tuple[Job, ...]
 
+    @property
+    def values(self) -> list[str]:
+        """Of what the figure varies, in its order."""
+        return list(dict.fromkeys(curve.value for curve in self.curves))
+
 
 def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool, run: Run) -> Study:
     """Find the splits that are to be tuned (by `run`), and list all runs of a figure."""
@@ -152,8 +157,8 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
     return list({job.directory: job for job in jobs}.values())
 
 
-def of_curve(jobs: Iterable[Job], curve: Curve) -> list[Job]:
-    return [job for job in jobs if job.variation == (("method", curve.method), ("value", curve.value))]
+def of_curve(jobs: Iterable[Job], method: str, value: str) -> list[Job]:
+    return [job for job in jobs if job.variation == (("method", method), ("value", value))]
 
 
 def history(jobs: Sequence[Job], quantity: str) -> tuple[Array, Array]:

@@ -1,18 +1,13 @@
 """Studies at a scale of seconds, made once for all tests of this directory."""
 
-import importlib
 from functools import cache
 
 import numpy as np
 import pytest
 
 from pmafl import comparison
-from pmafl.experiments import study
+from pmafl.experiments import figure_module, study
 from pmafl.experiments.study import Scale
-
-
-def module(name):
-    return importlib.import_module(f"pmafl.experiments.{name}")
 
 
 def run_here(jobs):
@@ -45,7 +40,7 @@ def out(tmp_path_factory):
 def make(out, scale):
     @cache
     def build(name):
-        figure = module(name)
+        figure = figure_module(name)
         found = study.prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run_here)
         run_here(study.distinct([*found.jobs, *found.wireless]))
         return found

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from pmafl.comparison import Estimate
-from pmafl.experiments import claims, measures, report, statements
+from pmafl.experiments import claims, figure_module, measures, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
 from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
 from pmafl.experiments.study import Scale, Study
-from tests.experiments.conftest import module
 
 NAN = math.nan
 
@@ -21,7 +20,7 @@ def place(make, out, tmp_path_factory):
     """Results and runs of Figures 3, 5 and 7."""
     results = tmp_path_factory.mktemp("results")
     for name in ("fig3", "fig5", "fig7"):
-        report.write(make(name), module(name), results, "pmafl reproduce")
+        report.write(make(name), figure_module(name), results, "pmafl reproduce")
     return results, out
 
 
@@ -69,8 +68,7 @@ def test_every_claim_is_about_curves_that_its_figure_has():
         """Has the curves of a study, and the same numbers for all of them."""
 
         def _jobs(self, jobs, method, value):
-            values = list(dict.fromkeys(curve.value for curve in self.study.curves))
-            curve = (method, values[value] if isinstance(value, int) else value)
+            curve = (method, self.study.values[value] if isinstance(value, int) else value)
             assert curve in {(c.method, c.value) for c in self.study.curves}
             return []
 
@@ -89,8 +87,8 @@ def test_every_claim_is_about_curves_that_its_figure_has():
         allocations = (Allocations(*np.ones((4, 6))),)
 
     for claim in statements.all_claims():
-        curves = tuple(module(claim.figure).curves(Scale(claim.dataset)))
-        assert claim.dataset in module(claim.figure).DATASETS
+        curves = tuple(figure_module(claim.figure).curves(Scale(claim.dataset)))
+        assert claim.dataset in figure_module(claim.figure).DATASETS
         assert claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), ()))).ndim == 1
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from pmafl import comparison, runs
 from pmafl.errors import InputError
-from pmafl.experiments import FIGURES, report, study
+from pmafl.experiments import FIGURES, figure_module, report, study
 from pmafl.experiments.policies import OCEAN_SPLIT
 from pmafl.experiments.study import Scale
-from tests.experiments.conftest import module, run_here
+from tests.experiments.conftest import run_here
 
 NOWHERE = Path("nowhere")
 
@@ -24,8 +24,8 @@ def fig7(make):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_curve_of_a_figure_is_another_one(name):
-    for dataset in module(name).DATASETS:
-        curves = module(name).curves(Scale(dataset))
+    for dataset in figure_module(name).DATASETS:
+        curves = figure_module(name).curves(Scale(dataset))
         assert len({(curve.method, curve.value) for curve in curves}) == len(curves)
         for curve in curves:
             comparison.grid(dataset, Scale(dataset).settings(curve), {}, [1], NOWHERE)  # settings are valid
@@ -33,7 +33,7 @@ def test_every_curve_of_a_figure_is_another_one(name):
 
 def test_figures_show_what_the_paper_varies():
     def values(name, dataset):
-        return list(dict.fromkeys(curve.value for curve in module(name).curves(Scale(dataset))))
+        return list(dict.fromkeys(curve.value for curve in figure_module(name).curves(Scale(dataset))))
 
     assert values("fig2", "mnist") == [f"n = {n}" for n in range(5)]
     assert values("fig2", "cifar10") == [f"n = {n}" for n in range(6)]
@@ -46,7 +46,7 @@ def test_figures_show_what_the_paper_varies():
 
 
 def test_the_stated_reading_is_the_papers_training():
-    curve = module("fig4").curves(Scale("cifar10"))[0]
+    curve = figure_module("fig4").curves(Scale("cifar10"))[0]
     (job,) = comparison.grid("cifar10", Scale("cifar10", "stated").settings(curve), {}, [1], NOWHERE)
     learning = job.settings.learning
     assert (learning.batch_size, learning.momentum, learning.extractor_rate) == (0, 0.9, 0.05)
@@ -87,7 +87,7 @@ def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
 
         return run
 
-    figure = module("fig5")
+    figure = figure_module("fig5")
     for limit in (7, 1000):
         try:
             found = study.prepare("fig5", figure.curves(scale), scale, tmp_path, True, until(limit))
@@ -100,7 +100,9 @@ def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
 def test_wireless_runs_schedule_as_those_that_learn_do(fig7):
     for curve in fig7.curves:
         learned, alone = (
-            study.summaries(study.of_curve(jobs, curve)[:2], "scheduled_samples_per_round")
+            study.summaries(
+                study.of_curve(jobs, curve.method, curve.value)[:2], "scheduled_samples_per_round"
+            )
             for jobs in (fig7.jobs, fig7.wireless)
         )
         assert np.array_equal(learned, alone)
@@ -118,7 +120,7 @@ def test_what_a_run_ends_with_is_the_mean_of_its_last_rounds(small, out):
 @pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig7"])
 def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tmp_path):
     found = make(name)
-    picture = report.write(found, module(name), tmp_path, "pmafl reproduce")
+    picture = report.write(found, figure_module(name), tmp_path, "pmafl reproduce")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     known = json.loads(picture.with_suffix(".json").read_text())
@@ -126,22 +128,22 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
     rows = list(csv.DictReader(picture.with_suffix(".csv").open()))
     assert {(row["method"], row["value"]) for row in rows} == {(c.method, c.value) for c in found.curves}
     first = found.curves[0]
-    rounds, values = study.history(study.of_curve(found.jobs, first), "accuracy")
+    rounds, values = study.history(study.of_curve(found.jobs, first.method, first.value), "accuracy")
     mine = [row for row in rows if (row["method"], row["value"]) == (first.method, first.value)]
     assert [int(row["round"]) for row in mine] == rounds.tolist()
     assert [float(row["accuracy_mean"]) for row in mine] == pytest.approx(values.mean(axis=0), rel=1e-5)
-    assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == module(name).SCHEDULING
+    assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == figure_module(name).SCHEDULING
 
 
 @pytest.mark.parametrize("key", ["fleet.budget_j", "run.rounds", "policy.options.compute_fraction"])
 def test_what_the_figure_sets_cannot_be_overridden(key, tmp_path):
     scale = Scale("mnist", overrides={key: 1})
     with pytest.raises(InputError, match=f"--set {key}: the figure sets it"):
-        study.prepare("fig5", module("fig5").curves(scale), scale, tmp_path, True, run_here)
+        study.prepare("fig5", figure_module("fig5").curves(scale), scale, tmp_path, True, run_here)
 
 
 def test_both_readings_share_the_runs_without_learning(tmp_path):
-    curve = next(c for c in module("fig5").curves(Scale("cifar10")) if c.method == "dual")
+    curve = next(c for c in figure_module("fig5").curves(Scale("cifar10")) if c.method == "dual")
     names = {
         study._jobs(curve, Scale("cifar10", reading), study.WIRELESS_ONLY, [1], tmp_path)[0].directory
         for reading in study.READINGS
@@ -150,7 +152,7 @@ def test_both_readings_share_the_runs_without_learning(tmp_path):
 
 
 def test_a_short_run_is_evaluated_at_its_end():
-    curve = module("fig4").curves(Scale("cifar10"))[0]
+    curve = figure_module("fig4").curves(Scale("cifar10"))[0]
     assert Scale("cifar10", rounds=3).settings(curve)["run.evaluate_every"] == 3
 
 
