@@ -28,6 +28,12 @@ def reproduce(
         int, typer.Option(min=1, help="Seeds of energy and scheduled samples, which need no learning.")
     ] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of every run.")] = 100,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Train with fewer devices, of as many samples each; what needs no learning keeps all."
+        ),
+    ] = None,
     reading: Annotated[
         Literal["chosen", "stated"],
         typer.Option(help="Training as the presets choose it, or with the numbers that the paper states."),
@@ -58,7 +64,7 @@ def reproduce(
     if not chosen:
         raise InputError(f"{what} has nothing for --dataset {dataset or 'mnist'} with --reading {reading}")
     for name, one in chosen:
-        scale = Scale(one, reading, seeds, wireless_seeds, rounds, assignments(set_))
+        scale = Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
         report.check_place(name, scale, results)
         with running(f"{name} {scale.suffix}", engine, workers, address) as run:
             _make(name, scale, out, results, run, set_ or [])
@@ -67,12 +73,14 @@ def reproduce(
 def _make(name: str, scale: "Scale", out: Path, results: Path, run: "Run", set_: list[str]) -> None:
     """One figure on one data set, from its runs to its files."""
     from pmafl.experiments import figure_module, report
-    from pmafl.experiments.study import distinct, prepare
+    from pmafl.experiments.study import Scale, distinct, prepare
 
     figure = figure_module(name)
     study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run)
     run(distinct([*study.wireless, *study.jobs]))
-    picture = report.write(study, figure, results, _command(name, scale, set_))
+    whole = Scale(scale.dataset, scale.reading)
+    commands = {"command": _command(name, scale, set_), "full_scale_command": _command(name, whole, [])}
+    picture = report.write(study, figure, results, commands)
     typer.echo(f"{picture} and its tables are written")
 
 
@@ -80,6 +88,7 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
     """The command that makes this figure again."""
     words = ["pmafl", "reproduce", name, "--dataset", scale.dataset, "--seeds", str(scale.seeds)]
     words += ["--wireless-seeds", str(scale.wireless_seeds), "--rounds", str(scale.rounds)]
+    words += ["--devices", str(scale.devices)] if scale.devices else []
     words += ["--reading", scale.reading] if scale.reading != "chosen" else []
     return shlex.join([*words, *(word for text in set_ for word in ("--set", text))])
 

@@ -168,6 +168,8 @@ unit says otherwise; after ± the half-width of the 95% interval. **reproduced**
 and holds the paper's number, or the two differ by less than half of the paper's. **direction only**: above
 0, another size. **not reproduced**: the rest. "Like" and "equal" must be within half a point or percent. A
 single seed has no interval; its number is judged as it is. **not run**: the runs behind it are missing.
+Where fewer devices train than the paper's 100 (it is said above the table), "10 devices" and "50 devices"
+are a tenth and a half of them, and numbers of the wireless side (in %) are still of all 100.
 """
 
 

@@ -78,9 +78,8 @@ def load_evidence(figure: str, dataset: str, reading: str, results: Path, out: P
     if not path.is_file():
         raise NotRun(f"{path} is not there")
     known = json.loads(path.read_text(encoding="utf-8"))
-    scale = Scale(
-        dataset, reading, known["seeds"], known["wireless_seeds"], known["rounds"], known["overrides"]
-    )
+    keys = ("seeds", "wireless_seeds", "rounds", "devices", "overrides")
+    scale = Scale(dataset, reading, **{key: known[key] for key in keys})
     module = figure_module(figure)
     study = prepare(figure, module.curves(scale), scale, out, module.SCHEDULING, _must_be_done)
     _must_be_done([*study.jobs, *study.wireless])

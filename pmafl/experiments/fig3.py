@@ -4,7 +4,6 @@ from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import lines, panels, shared_legend
 from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, Study
-from pmafl.settings import load
 
 DATASETS: tuple[str, ...] = ("mnist",)
 SCHEDULING = False
@@ -21,7 +20,7 @@ FRACTIONS = (0.1, 0.5)  # of the devices, in every round: 10 and 50 of 100
 
 
 def curves(scale: Scale) -> list[Curve]:
-    devices = load(scale.dataset, scale.overrides).fleet.devices
+    devices = scale.training_devices
     often = {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
     found = []
     for fraction in FRACTIONS:

@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,14 +44,14 @@ def check_place(name: str, scale: Scale, results: Path) -> None:
     make_directory(results)
     path = results / f"{name}-{scale.suffix}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for key in ("rounds", "seeds"):
-        if known.get(key, 0) > getattr(scale, key):
+    for key, now in (("rounds", scale.rounds), ("seeds", scale.seeds), ("devices", scale.training_devices)):
+        if known.get(key, 0) > now:
             raise InputError(
                 f"{path} was made with {known[key]} {key}, more than now; give another --results"
             )
 
 
-def write(study: Study, figure: ModuleType, results: Path, command: str) -> Path:
+def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str, str]) -> Path:
     """All files of a study; the picture's path."""
     import matplotlib as mpl
 
@@ -66,7 +66,7 @@ def write(study: Study, figure: ModuleType, results: Path, command: str) -> Path
         tables["-wireless"] = _finals(study.wireless, study.curves, WIRELESS, summaries)
     for ending, rows in tables.items():
         write_atomically(stem.with_name(f"{stem.name}{ending}.csv"), _csv(rows).encode())
-    write_atomically(stem.with_suffix(".json"), manifest(study, command).encode())
+    write_atomically(stem.with_suffix(".json"), manifest(study, commands).encode())
     return stem.with_suffix(".png")
 
 
@@ -79,6 +79,7 @@ def title(study: Study) -> str:
         f"{scale.rounds} rounds",
         f"{scale.seeds} seed{'s' * (scale.seeds > 1)}",
     ]
+    parts += [f"training with {scale.devices} devices"] * (scale.fewer_devices != {})
     parts += ["the paper's stated training"] * (scale.reading == "stated")
     return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
+from pmafl.data import KNOWN
 from pmafl.errors import InputError
+from pmafl.settings import load
 
 # On CIFAR-10 the preset departs from the paper where FedAvg would not train (docs/cifar10-study.md).
 READINGS: dict[str, dict[str, Any]] = {
@@ -57,13 +59,18 @@ class Curve:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is run: everything here is kept beside the figure."""
+    """How much is run: everything here is kept beside the figure.
+
+    Attributes:
+        devices: that train, if fewer than the fleet has; what needs no learning keeps the whole fleet.
+    """
 
     dataset: str
     reading: str = "chosen"
     seeds: int = 3
     wireless_seeds: int = 100
     rounds: int = 100
+    devices: int | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self, curve: Curve) -> dict[str, Any]:
@@ -72,8 +79,32 @@ class Scale:
         common = {"run.rounds": self.rounds, "run.evaluate_every": every}
         return {**READINGS[self.reading], **curve.settings, **common, **self.overrides}
 
+    @property
+    def training_devices(self) -> int:
+        return self.devices or self._fleet_devices
+
+    @property
+    def _fleet_devices(self) -> int:
+        return load(self.dataset, self.overrides).fleet.devices
+
+    @property
+    def fewer_devices(self) -> dict[str, Any]:
+        """Settings of the smaller fleet that trains: devices have the same samples and share of the band."""
+        count, of = self.training_devices, self._fleet_devices
+        if count == of:
+            return {}
+        whole = load(self.dataset, self.overrides)
+        samples = whole.fleet.samples
+        return {
+            "fleet.devices": count,
+            "fleet.samples": KNOWN[self.dataset].train_samples // of if samples == "equal" else samples,
+            "cell.bandwidth_hz": whole.cell.bandwidth_hz * count / of,
+        }
+
     def check(self, curves: Iterable[Curve]) -> None:
-        """Refuse overrides of what the figure itself sets."""
+        """Refuse overrides of what the figure itself sets, and more devices than there are."""
+        if self.training_devices > self._fleet_devices:
+            raise InputError(f"--devices {self.devices}: the fleet has {self._fleet_devices}; give no more")
         own = {key for curve in curves for key in curve.settings} | OWN_KEYS
         if clash := [key for key in self.overrides if any(key.startswith(name) for name in own)]:
             raise InputError(f"--set {clash[0]}: the figure sets it; use compare for other settings")
@@ -89,7 +120,7 @@ class Study:
     """A figure on one data set, with all its runs.
 
     Attributes:
-        jobs: with learning, over `Scale.seeds`.
+        jobs: with learning, over `Scale.seeds`; those that would train alike are one run.
         wireless: without, over `Scale.wireless_seeds`; empty where the wireless cell plays no part.
     """
 
@@ -106,7 +137,7 @@ class Study:
 
 
 def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool, run: Run) -> Study:
-    """Find the splits that are to be tuned (by `run`), and list all runs of a figure."""
+    """List all runs of a figure; what the list depends on (splits, schedules) is found first, by `run`."""
     curves = list(curves)
     scale.check(curves)
     settled = tuple(_tune(curve, scale, out, run) if curve.tuned else curve for curve in curves)
@@ -114,21 +145,38 @@ def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, schedul
     def jobs(seeds: int, extra: Mapping[str, Any]) -> tuple[Job, ...]:
         return tuple(job for curve in settled for job in _jobs(curve, scale, extra, range(1, seeds + 1), out))
 
-    return Study(
-        name,
-        scale,
-        settled,
-        jobs(scale.seeds, {}),
-        jobs(scale.wireless_seeds, WIRELESS_ONLY) if scheduling else (),
-    )
+    learning = jobs(scale.seeds, scale.fewer_devices)
+    if not scheduling:
+        return Study(name, scale, settled, learning, ())
+    schedules = jobs(scale.seeds, {**WIRELESS_ONLY, **scale.fewer_devices})
+    run(distinct(schedules))
+    wireless = jobs(scale.wireless_seeds, WIRELESS_ONLY)
+    return Study(name, scale, settled, _train_once(learning, schedules), wireless)
 
 
 def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[int], out: Path) -> list[Job]:
     settings = {**scale.settings(curve), **extra}
-    if extra:  # the reading of the training plays no part: both share these runs
+    if WIRELESS_ONLY.items() <= extra.items():  # how devices would train plays no part: readings share these
         settings = {key: value for key, value in settings.items() if key not in READINGS["stated"]}
     jobs = comparison.grid(scale.dataset, settings, {}, seeds, out)
     return [replace(job, variation=(("method", curve.method), ("value", curve.value))) for job in jobs]
+
+
+def _train_once(jobs: Sequence[Job], schedules: Sequence[Job]) -> tuple[Job, ...]:
+    """One run for jobs that schedule the same devices: learning sees nothing else of the cell.
+
+    Where one of them is done already, that one is taken.
+    """
+
+    def key(schedule: Job) -> tuple[Any, ...]:
+        return (schedule.seed, *(tuple(r["scheduled"]) for r in runs.read_records(schedule.directory)))
+
+    keys = [key(schedule) for schedule in schedules]
+    waiting = {job.directory for job in comparison.unfinished(jobs)}
+    chosen: dict[tuple[Any, ...], Job] = {}
+    for job, which in sorted(zip(jobs, keys, strict=True), key=lambda pair: pair[0].directory in waiting):
+        chosen.setdefault(which, job)
+    return tuple(replace(chosen[k], variation=job.variation) for job, k in zip(jobs, keys, strict=True))
 
 
 def _tune(curve: Curve, scale: Scale, out: Path, run: Run) -> Curve:
@@ -198,7 +246,7 @@ def _versions(jobs: Sequence[Job]) -> dict[str, str]:
     return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
 
 
-def manifest(study: Study, command: str) -> str:
+def manifest(study: Study, commands: Mapping[str, str]) -> str:
     """What made a figure: enough to make it again and to find its runs."""
     scale = study.scale
     return (
@@ -210,8 +258,9 @@ def manifest(study: Study, command: str) -> str:
                 "seeds": scale.seeds,
                 "wireless_seeds": scale.wireless_seeds if study.wireless else 0,
                 "rounds": scale.rounds,
+                "devices": scale.training_devices,
                 "overrides": dict(scale.overrides),
-                "command": command,
+                **commands,
                 "versions": _versions([*study.jobs, *study.wireless]),
             },
             indent=2,

@@ -20,7 +20,7 @@ def place(make, out, tmp_path_factory):
     """Results and runs of Figures 3, 5 and 7."""
     results = tmp_path_factory.mktemp("results")
     for name in ("fig3", "fig5", "fig7"):
-        report.write(make(name), figure_module(name), results, "pmafl reproduce")
+        report.write(make(name), figure_module(name), results, {"command": "pmafl reproduce"})
     return results, out
 
 

@@ -73,6 +73,54 @@ def test_a_run_behind_several_curves_is_made_once(fig7, scale):
     assert len([c for c in fig7.curves if c.method == "rs-wel" and c.shown]) == 1
 
 
+def test_learning_sees_nothing_of_the_cell_but_who_is_scheduled(small, out):
+    deadlines = {"cell.deadline_s": [2.0, 2.5]}  # RS-WEL schedules every device of so small a cell
+    short, long = comparison.grid("mnist", {**small, "policy.name": "rs-wel"}, deadlines, [1], out / "cells")
+    for job in (short, long):
+        comparison.run_job(job.directory, job.settings.to_toml())
+    one, other = (runs.read_records(job.directory) for job in (short, long))
+    assert [r["scheduled"] for r in one] == [r["scheduled"] for r in other]
+    assert [r["loss"] for r in one] == [r["loss"] for r in other]
+    assert [r["upload_energy_j"] for r in one] != [r["upload_energy_j"] for r in other]
+
+
+def test_runs_that_schedule_the_same_devices_train_once(make, scale):
+    fig6 = make("fig6")
+
+    def schedules(jobs):
+        first = [job for job in jobs if job.seed <= scale.seeds]
+        return [[r["scheduled"] for r in runs.read_records(job.directory)] for job in first]
+
+    assert schedules(fig6.jobs) == schedules(fig6.wireless)
+    kinds = {(job.seed, str(known)) for job, known in zip(fig6.jobs, schedules(fig6.jobs), strict=True)}
+    assert len(study.distinct(fig6.jobs)) == len(kinds) < len(fig6.jobs)
+
+
+def test_a_smaller_fleet_trains_with_as_many_samples_and_as_much_band_each(small, out):
+    scale = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, devices=5, overrides=small)
+    figure = figure_module("fig5")
+    found = study.prepare("fig5", figure.curves(scale), scale, out, True, run_here)
+    for job, count in [(found.jobs[0], 5), (found.wireless[0], 10)]:
+        fleet, cell = job.settings.fleet, job.settings.cell
+        assert (fleet.devices, fleet.samples, cell.bandwidth_hz) == (count, 20, 2e5 * count)
+    assert "training with 5 devices" in report.title(found)
+
+
+def test_the_samples_of_a_smaller_fleet_are_those_of_the_preset():
+    assert Scale("cifar10", devices=20).fewer_devices == {
+        "fleet.devices": 20,
+        "fleet.samples": 500,
+        "cell.bandwidth_hz": 2e6,
+    }
+    assert Scale("cifar10", devices=100).fewer_devices == {}  # the same runs as without
+
+
+def test_more_devices_than_there_are_are_refused():
+    scale = Scale("mnist", devices=101)
+    with pytest.raises(InputError, match="--devices 101: the fleet has 100"):
+        study.prepare("fig2", figure_module("fig2").curves(scale), scale, NOWHERE, False, run_here)
+
+
 def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
     scale = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
     made = []
@@ -120,7 +168,7 @@ def test_what_a_run_ends_with_is_the_mean_of_its_last_rounds(small, out):
 @pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig7"])
 def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tmp_path):
     found = make(name)
-    picture = report.write(found, figure_module(name), tmp_path, "pmafl reproduce")
+    picture = report.write(found, figure_module(name), tmp_path, {"command": "pmafl reproduce"})
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     known = json.loads(picture.with_suffix(".json").read_text())
