@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
 from pmafl.experiments.reasons import REASONS
-from pmafl.experiments.report import make_directory, title
+from pmafl.experiments.report import how_much, make_directory, title
 from pmafl.experiments.study import READINGS
 from pmafl.runs import write_atomically
 
@@ -72,18 +73,54 @@ def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
 
 def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, Any]]:
     """A row for every claim, and on CIFAR-10 for every reading."""
+
+    @cache
+    def evidence(figure: str, dataset: str, reading: str) -> Evidence | NotRun:
+        return _found(figure, dataset, reading, results, out)
+
+    @cache
+    def others(figure: str, dataset: str, reading: str) -> dict[str, Evidence]:
+        return _others(evidence(figure, dataset, reading), results / "tried", out)
+
     rows = []
-    known: dict[tuple[str, str, str], Evidence | NotRun] = {}
     for claim in claims:
         for reading in READINGS if claim.dataset == "cifar10" else ("chosen",):
-            key = (claim.figure, claim.dataset, reading)
-            if key not in known:
-                try:
-                    known[key] = load_evidence(*key, results, out)
-                except NotRun as reason:
-                    known[key] = reason
-            rows.append(_row(claim, reading, known[key]))
+            which = (claim.figure, claim.dataset, reading)
+            row = _row(claim, reading, evidence(*which))
+            if row["verdict"] in (NOT, DIRECTION):
+                row["tried"] = list(_tried(claim, row, others(*which)))
+            rows.append(row)
     return rows
+
+
+def _found(figure: str, dataset: str, reading: str, results: Path, out: Path) -> Evidence | NotRun:
+    try:
+        return load_evidence(figure, dataset, reading, results, out)
+    except NotRun as reason:
+        return reason
+
+
+def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Evidence]:
+    """What else can be asked about a figure: its first rounds, and studies of it under other settings."""
+    if isinstance(evidence, NotRun):
+        return {}
+    study = evidence.study
+    first_evaluation = study.jobs[0].settings.run.evaluate_every
+    first_parts = (study.scale.rounds // part for part in (4, 2))
+    found = {f"after {n} rounds": Evidence(study, until=n) for n in first_parts if n >= first_evaluation}
+    for place in sorted(tried.glob("*/")):
+        other = _found(study.name, study.scale.dataset, study.scale.reading, place, out)
+        if isinstance(other, Evidence):
+            found[how_much(other.study.scale)] = other
+    return found
+
+
+def _tried(claim: Claim, row: dict[str, Any], others: dict[str, Evidence]) -> Iterator[dict[str, Any]]:
+    """What a claim's number is elsewhere, where it can be read there and is another one."""
+    for what, evidence in others.items():
+        numbers = _numbers(claim, evidence)
+        if numbers["verdict"] != NOT_RUN and numbers["number"] != row["number"]:
+            yield {"what": what, **numbers}
 
 
 def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, Any]:
@@ -97,30 +134,34 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
         "unit": claim.unit,
         "ours": claim.ours,
         "scale": "",
-        "number": None,
-        "half_width": None,
-        "seeds": 0,
-        "verdict": NOT_RUN,
-        "reason": "",
+        "tried": [],
+        **_numbers(claim, evidence),
     }
+    if row["verdict"] == NOT_RUN or isinstance(evidence, NotRun):
+        return row
+    reasons = (row["reason"], REASONS.get(claim.key, ""))
+    return row | {"scale": title(evidence.study), "reason": "; ".join(filter(None, reasons))}
+
+
+def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
+    """What runs say about a claim."""
+    unknown = {"number": None, "half_width": None, "seeds": 0, "verdict": NOT_RUN}
     try:
         if isinstance(evidence, NotRun):
             raise evidence
         values = claim.read(evidence)
     except NotRun as reason:
-        return row | {"reason": str(reason)}
+        return unknown | {"reason": str(reason)}
     if np.isnan(values).any():
-        return row | {"reason": "the training diverged"}
+        return unknown | {"reason": "the training diverged"}
     found = estimate(values)
     decision = verdict(claim.kind, found, claim.paper)
-    reasons = (_short_reason(claim, found, decision), REASONS.get(claim.key, ""))
-    return row | {
-        "scale": title(evidence.study),
+    return {
         "number": found.mean,
         "half_width": None if math.isnan(found.half_width) else found.half_width,
         "seeds": values.size,
         "verdict": OURS.get(decision, decision) if claim.ours else decision,
-        "reason": "; ".join(filter(None, reasons)),
+        "reason": _short_reason(claim, found, decision),
     }
 
 
@@ -132,28 +173,47 @@ def _short_reason(claim: Claim, found: Estimate, decision: str) -> str:
 
 
 def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table, a part for each data set and reading, with the scale of its figures."""
+    """The table, a part for each data set and reading, with the scale of its figures and what was tried."""
     lines = [HEAD]
     for dataset, reading in dict.fromkeys((row["dataset"], row["reading"]) for row in rows):
         part = [row for row in rows if (row["dataset"], row["reading"]) == (dataset, reading)]
         scales = dict.fromkeys(row["scale"] for row in part if row["scale"])
         lines += [f"## {TITLES[dataset, reading]}", "", *(f"- {scale}" for scale in scales), ""]
         lines += [*COLUMNS, *map(_line, part), ""]
+        if tried := [line for row in part for line in _tried_lines(row)]:
+            lines += ["### What was tried for those that did not come out", "", *TRIED_COLUMNS, *tried, ""]
     return "\n".join(lines)
 
 
 def _line(row: dict[str, Any]) -> str:
-    mark = " (ours, not in the paper)" if row["ours"] else ""
-    number = "" if row["number"] is None else f"{row['number']:+.2f}"
-    number += "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
-    paper = "" if row["paper"] is None else f"{row['paper']:+g}"
-    unit = "" if row["unit"] == "points" else row["unit"]
     end = f"**{row['verdict']}**" + (f": {row['reason']}" if row["reason"] else "")
-    cells = (row["claim"] + mark, row["where"], paper, number, unit, row["seeds"] or "", end)
-    return f"| {' | '.join(map(str, cells))} |"
+    return _cells(_name(row), row["where"], *_shown(row, row), end)
+
+
+def _tried_lines(row: dict[str, Any]) -> Iterator[str]:
+    for position, found in enumerate(row["tried"]):
+        end = f"{found['verdict']}" + (f": {found['reason']}" if found["reason"] else "")
+        yield _cells("" if position else _name(row), found["what"], *_shown(row, found), end)
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['claim']} (ours, not in the paper)" if row["ours"] else str(row["claim"])
+
+
+def _shown(row: dict[str, Any], found: dict[str, Any]) -> tuple[str, ...]:
+    """The paper's number, ours, unit and seeds."""
+    number = "" if found["number"] is None else f"{found['number']:+.2f}"
+    number += "" if found["half_width"] is None else f" ± {found['half_width']:.2f}"
+    paper = "" if row["paper"] is None else f"{row['paper']:+g}"
+    return paper, number, "" if row["unit"] == "points" else row["unit"], str(found["seeds"] or "")
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 COLUMNS = ("| claim | where | paper | here | unit | seeds | |", "|---|---|---:|---:|---|---:|---|")
+TRIED_COLUMNS = ("| claim | tried | paper | there | unit | seeds | |", COLUMNS[1])
 TITLES = {
     ("mnist", "chosen"): "MNIST",
     ("cifar10", "chosen"): "CIFAR-10, training as the preset chooses it",

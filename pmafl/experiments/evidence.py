@@ -40,18 +40,19 @@ class Allocations(NamedTuple):
 
 
 class Evidence:
-    """A finished study. Accuracies are in percent; arrays have an entry a seed."""
+    """A finished study, or its first rounds. Accuracies are in percent; arrays have an entry a seed."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, until: int | None = None) -> None:
         self.study = study
+        self.until = until
 
     def final(self, method: str, value: Value, quantity: str = "accuracy") -> Array:
         """What the runs of a curve end with."""
         scale = 100 if quantity == "accuracy" else 1
-        return scale * final(self._jobs(self.study.jobs, method, value), quantity)
+        return scale * final(self._jobs(self.study.jobs, method, value), quantity, self.until)
 
     def history(self, method: str, value: Value) -> tuple[Array, Array]:
-        rounds, values = history(self._jobs(self.study.jobs, method, value), "accuracy")
+        rounds, values = history(self._jobs(self.study.jobs, method, value), "accuracy", self.until)
         return rounds, 100 * values
 
     def wireless(self, method: str, value: Value, metric: str) -> Array:

@@ -21,6 +21,7 @@ from pmafl.plots import STYLE
 from pmafl.runs import write_atomically
 
 Read = Callable[[Sequence[Job], str], Array]
+NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 FINAL = ("accuracy", "loss")
 WIRELESS = (
     "scheduled_samples_per_round",
@@ -72,13 +73,13 @@ def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str
 
 def title(study: Study) -> str:
     """Figure, data set and scale in one line."""
-    scale = study.scale
-    number, name = study.name.removeprefix("fig"), {"mnist": "MNIST", "cifar10": "CIFAR-10"}[scale.dataset]
-    parts = [
-        f"Figure {number}, {name}",
-        f"{scale.rounds} rounds",
-        f"{scale.seeds} seed{'s' * (scale.seeds > 1)}",
-    ]
+    number, dataset = study.name.removeprefix("fig"), study.scale.dataset
+    return f"Figure {number}, {NAMES[dataset]}, {how_much(study.scale)}"
+
+
+def how_much(scale: Scale) -> str:
+    """A scale in words."""
+    parts = [f"{scale.rounds} rounds", f"{scale.seeds} seed{'s' * (scale.seeds > 1)}"]
     parts += [f"training with {scale.devices} devices"] * (scale.fewer_devices != {})
     parts += ["the paper's stated training"] * (scale.reading == "stated")
     return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])

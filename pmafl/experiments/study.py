@@ -209,19 +209,23 @@ def of_curve(jobs: Iterable[Job], method: str, value: str) -> list[Job]:
     return [job for job in jobs if job.variation == (("method", method), ("value", value))]
 
 
-def history(jobs: Sequence[Job], quantity: str) -> tuple[Array, Array]:
-    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN where it diverged."""
+def history(jobs: Sequence[Job], quantity: str, until: int | None = None) -> tuple[Array, Array]:
+    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN where it diverged.
+
+    With `until`, only the first rounds.
+    """
     rounds, values = [], []
     for job in jobs:
-        measured = [r for r in runs.read_records(job.directory) if r["accuracy"] is not None]
+        records = runs.read_records(job.directory)[:until]
+        measured = [r for r in records if r["accuracy"] is not None]
         rounds = [r["round"] + 1 for r in measured]
         values.append([r[quantity] for r in measured])
     return np.array(rounds, dtype=float), np.array(values, dtype=float)
 
 
-def final(jobs: Sequence[Job], quantity: str) -> Array:
+def final(jobs: Sequence[Job], quantity: str, until: int | None = None) -> Array:
     """Mean over the last part of the rounds, one entry a run."""
-    rounds, values = history(jobs, quantity)
+    rounds, values = history(jobs, quantity, until)
     return np.asarray(values[:, rounds > (1 - LAST_PART) * rounds.max()].mean(axis=1))
 
 

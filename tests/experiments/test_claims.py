@@ -10,7 +10,8 @@ from pmafl.comparison import Estimate
 from pmafl.experiments import claims, figure_module, measures, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
 from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
-from pmafl.experiments.study import Scale, Study
+from pmafl.experiments.study import Scale, Study, prepare
+from tests.experiments.conftest import run_here
 
 NAN = math.nan
 
@@ -155,7 +156,36 @@ def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(pla
     assert {row["dataset"] for row in rows if row["verdict"] != NOT_RUN} == {"mnist"}
     assert {row["reading"] for row in rows if row["dataset"] == "cifar10"} == {"chosen", "stated"}
     table = (results / "CLAIMS.md").read_text()
-    assert table.count("\n| ") == len(rows) + 3  # and the heads of three tables
+    tried = sum(len(row["tried"]) for row in rows)
+    assert table.count("\n| ") == len(rows) + 3 + tried + 1  # and the heads of four tables
+
+
+def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
+    again = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides={**small, "cell.deadline_s": 1.0})
+    figure = figure_module("fig7")
+    found = prepare("fig7", figure.curves(again), again, out, True, run_here)
+    run_here([*found.jobs, *found.wireless])
+    for place, study in ((tmp_path, make("fig7")), (tmp_path / "tried" / "short", found)):
+        report.make_directory(place)
+        report.write(study, figure, place, {"command": "pmafl reproduce"})
+
+    def never(runs):
+        return -runs.final("set-expansion", "V = 0.1", "loss")
+
+    def always(runs):
+        return runs.final("set-expansion", "V = 0.1", "loss")
+
+    def wireless(runs):
+        return -runs.wireless("set-expansion", "V = 0.1", "scheduled_samples_per_round")
+
+    table = [Claim(read.__name__, read, figure="fig7", dataset="mnist") for read in (never, always, wireless)]
+    rows = claims.judge(table, tmp_path, out)
+    tried = [[entry["what"] for entry in row["tried"]] for row in rows]
+    elsewhere = report.how_much(again)
+    assert "cell.deadline_s = 1.0" in elsewhere
+    assert tried == [["after 2 rounds", elsewhere], [], [elsewhere]]
+    half, _ = rows[0]["tried"]
+    assert half["number"] == pytest.approx(never(Evidence(make("fig7"), until=2)).mean())
 
 
 def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
