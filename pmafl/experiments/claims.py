@@ -20,7 +20,7 @@ from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
 from pmafl.experiments.reasons import REASONS
 from pmafl.experiments.report import how_much, make_directory, title
-from pmafl.experiments.study import READINGS
+from pmafl.experiments.study import READINGS, Scale
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
@@ -54,10 +54,9 @@ class Claim:
     kind: Kind = "gain"
     ours: bool = False
 
-    @property
-    def key(self) -> str:
+    def key(self, reading: str = "chosen") -> str:
         """By which its reason is found."""
-        return f"{self.figure}, {self.dataset}: {self.text}"
+        return f"{self.figure}, {Scale(self.dataset, reading).suffix}: {self.text}"
 
 
 def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
@@ -134,13 +133,15 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
         "unit": claim.unit,
         "ours": claim.ours,
         "scale": "",
+        "reason": "",
         "tried": [],
         **_numbers(claim, evidence),
     }
-    if row["verdict"] == NOT_RUN or isinstance(evidence, NotRun):
-        return row
-    reasons = (row["reason"], REASONS.get(claim.key, ""))
-    return row | {"scale": title(evidence.study), "reason": "; ".join(filter(None, reasons))}
+    if isinstance(evidence, Evidence):
+        row["scale"] = title(evidence.study)
+    if row["verdict"] in (NOT, DIRECTION, OURS[NOT]):
+        row["reason"] = REASONS.get(claim.key(reading), "")
+    return row
 
 
 def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
@@ -151,9 +152,9 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
             raise evidence
         values = claim.read(evidence)
     except NotRun as reason:
-        return unknown | {"reason": str(reason)}
+        return unknown | {"remark": str(reason)}
     if np.isnan(values).any():
-        return unknown | {"reason": "the training diverged"}
+        return unknown | {"remark": "the training diverged"}
     found = estimate(values)
     decision = verdict(claim.kind, found, claim.paper)
     return {
@@ -161,15 +162,15 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
         "half_width": None if math.isnan(found.half_width) else found.half_width,
         "seeds": values.size,
         "verdict": OURS.get(decision, decision) if claim.ours else decision,
-        "reason": _short_reason(claim, found, decision),
+        "remark": _remark(claim, found, decision),
     }
 
 
-def _short_reason(claim: Claim, found: Estimate, decision: str) -> str:
+def _remark(claim: Claim, found: Estimate, decision: str) -> str:
     """What the numbers themselves say."""
     if decision != NOT or claim.kind == "similar":
         return ""
-    return "the interval holds 0" if found.mean > 0 else "the sign is opposite"
+    return "the interval holds 0" if found.mean >= 0 else "the sign is opposite"
 
 
 def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
@@ -178,22 +179,35 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
     for dataset, reading in dict.fromkeys((row["dataset"], row["reading"]) for row in rows):
         part = [row for row in rows if (row["dataset"], row["reading"]) == (dataset, reading)]
         scales = dict.fromkeys(row["scale"] for row in part if row["scale"])
-        lines += [f"## {TITLES[dataset, reading]}", "", *(f"- {scale}" for scale in scales), ""]
-        lines += [*COLUMNS, *map(_line, part), ""]
+        lines += [f"## {TITLES[dataset, reading]}", "", _count(part), "", *(f"- {s}" for s in scales), ""]
+        notes = list(dict.fromkeys(row["reason"] for row in part if row["reason"]))
+        lines += [*COLUMNS, *(_line(row, notes) for row in part), ""]
+        lines += [*(f"[{number}] {note}\n" for number, note in enumerate(notes, 1))]
         if tried := [line for row in part for line in _tried_lines(row)]:
             lines += ["### What was tried for those that did not come out", "", *TRIED_COLUMNS, *tried, ""]
     return "\n".join(lines)
 
 
-def _line(row: dict[str, Any]) -> str:
-    end = f"**{row['verdict']}**" + (f": {row['reason']}" if row["reason"] else "")
-    return _cells(_name(row), row["where"], *_shown(row, row), end)
+def _count(rows: Sequence[dict[str, Any]]) -> str:
+    """How many of the paper's claims came out how."""
+    verdicts = [row["verdict"] for row in rows if not row["ours"]]
+    counts = (f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, DIRECTION, NOT, NOT_RUN))
+    return f"Of {len(verdicts)} claims of the paper: {', '.join(counts)}."
+
+
+def _line(row: dict[str, Any], notes: Sequence[str]) -> str:
+    mark = f" [{notes.index(row['reason']) + 1}]" if row["reason"] else ""
+    return _cells(_name(row), row["where"], *_shown(row, row), f"**{row['verdict']}**{_colon(row)}{mark}")
 
 
 def _tried_lines(row: dict[str, Any]) -> Iterator[str]:
     for position, found in enumerate(row["tried"]):
-        end = f"{found['verdict']}" + (f": {found['reason']}" if found["reason"] else "")
-        yield _cells("" if position else _name(row), found["what"], *_shown(row, found), end)
+        name = "" if position else _name(row)
+        yield _cells(name, found["what"], *_shown(row, found), f"{found['verdict']}{_colon(found)}")
+
+
+def _colon(found: dict[str, Any]) -> str:
+    return f": {found['remark']}" if found["remark"] else ""
 
 
 def _name(row: dict[str, Any]) -> str:

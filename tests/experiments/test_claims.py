@@ -61,7 +61,7 @@ def test_every_number_of_the_paper_has_a_row():
     assert learning | budgets | deadlines | tradeoffs <= {claim.paper for claim in claims}
     places = " ".join(claim.where for claim in claims)
     assert all(words in places for words in ("29% less", "25% less", "20% less", "12.5% less"))
-    assert len({claim.key for claim in claims}) == len(claims)
+    assert len({claim.key() for claim in claims}) == len(claims)
 
 
 def test_every_claim_is_about_curves_that_its_figure_has():
@@ -191,7 +191,11 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
 def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
     claim = Claim("rises", lambda runs: np.array([-1.0, -1.1]), figure="fig7", dataset="mnist")
     monkeypatch.setitem(claims.REASONS, "fig7, mnist: rises", "because")
-    assert claims._row(claim, "chosen", fig7)["reason"] == "the sign is opposite; because"
+    row = claims._row(claim, "chosen", fig7)
+    assert (row["remark"], row["reason"]) == ("the sign is opposite", "because")
+    table = claims.to_markdown([row, row])
+    assert table.count("**not reproduced**: the sign is opposite [1] |") == 2
+    assert table.count("[1] because") == 1
 
 
 def test_what_the_paper_does_not_say_is_not_reproduced_but_holds(fig7):
@@ -200,7 +204,8 @@ def test_what_the_paper_does_not_say_is_not_reproduced_but_holds(fig7):
 
 
 def test_every_reason_belongs_to_a_claim():
-    assert set(claims.REASONS) <= {claim.key for claim in statements.all_claims()}
+    keys = {claim.key(reading) for claim in statements.all_claims() for reading in ("chosen", "stated")}
+    assert set(claims.REASONS) <= keys
 
 
 def test_unfinished_runs_are_not_evidence(place, tmp_path):
