@@ -18,7 +18,7 @@ import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
-from pmafl.experiments.reasons import REASONS
+from pmafl.experiments.reasons import reason
 from pmafl.experiments.report import how_much, make_directory, title
 from pmafl.experiments.study import READINGS, Scale
 from pmafl.runs import write_atomically
@@ -54,9 +54,9 @@ class Claim:
     kind: Kind = "gain"
     ours: bool = False
 
-    def key(self, reading: str = "chosen") -> str:
-        """By which its reason is found."""
-        return f"{self.figure}, {Scale(self.dataset, reading).suffix}: {self.text}"
+    def place(self, reading: str) -> str:
+        """By which its reason is found, with its text."""
+        return f"{self.figure}, {Scale(self.dataset, reading).suffix}"
 
 
 def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
@@ -95,8 +95,8 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
 def _found(figure: str, dataset: str, reading: str, results: Path, out: Path) -> Evidence | NotRun:
     try:
         return load_evidence(figure, dataset, reading, results, out)
-    except NotRun as reason:
-        return reason
+    except NotRun as missing:
+        return missing
 
 
 def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Evidence]:
@@ -140,7 +140,7 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
     if isinstance(evidence, Evidence):
         row["scale"] = title(evidence.study)
     if row["verdict"] in (NOT, DIRECTION, OURS[NOT]):
-        row["reason"] = REASONS.get(claim.key(reading), "")
+        row["reason"] = reason(claim.place(reading), claim.text)
     return row
 
 
@@ -151,8 +151,8 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
         if isinstance(evidence, NotRun):
             raise evidence
         values = claim.read(evidence)
-    except NotRun as reason:
-        return unknown | {"remark": str(reason)}
+    except NotRun as missing:
+        return unknown | {"remark": str(missing)}
     if np.isnan(values).any():
         return unknown | {"remark": "the training diverged"}
     found = estimate(values)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pmafl.comparison import Estimate
-from pmafl.experiments import claims, figure_module, measures, report, statements
+from pmafl.experiments import claims, figure_module, measures, reasons, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
 from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
 from pmafl.experiments.study import Scale, Study, prepare
@@ -61,7 +61,7 @@ def test_every_number_of_the_paper_has_a_row():
     assert learning | budgets | deadlines | tradeoffs <= {claim.paper for claim in claims}
     places = " ".join(claim.where for claim in claims)
     assert all(words in places for words in ("29% less", "25% less", "20% less", "12.5% less"))
-    assert len({claim.key() for claim in claims}) == len(claims)
+    assert len({(claim.place("chosen"), claim.text) for claim in claims}) == len(claims)
 
 
 def test_every_claim_is_about_curves_that_its_figure_has():
@@ -190,7 +190,7 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
 
 def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
     claim = Claim("rises", lambda runs: np.array([-1.0, -1.1]), figure="fig7", dataset="mnist")
-    monkeypatch.setitem(claims.REASONS, "fig7, mnist: rises", "because")
+    monkeypatch.setattr(reasons, "RULES", [("fig5, mnist", "rises", "no"), ("fig7, mnist", "ris", "because")])
     row = claims._row(claim, "chosen", fig7)
     assert (row["remark"], row["reason"]) == ("the sign is opposite", "because")
     table = claims.to_markdown([row, row])
@@ -204,8 +204,10 @@ def test_what_the_paper_does_not_say_is_not_reproduced_but_holds(fig7):
 
 
 def test_every_reason_belongs_to_a_claim():
-    keys = {claim.key(reading) for claim in statements.all_claims() for reading in ("chosen", "stated")}
-    assert set(claims.REASONS) <= keys
+    known = statements.all_claims()
+    for place, words, _ in reasons.RULES:
+        fitting = [c for c in known for r in ("chosen", "stated") if c.place(r) == place and words in c.text]
+        assert fitting, (place, words)
 
 
 def test_unfinished_runs_are_not_evidence(place, tmp_path):
