@@ -12,6 +12,7 @@ from pmafl.errors import InputError
 if TYPE_CHECKING:
     from pmafl.experiments.study import Run, Scale
 
+RESULTS = Path("results")
 What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "claims"]
 
 
@@ -42,7 +43,13 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Directory of the runs; done runs in it are kept.")] = Path(
         "runs/reproduce"
     ),
-    results: Annotated[Path, typer.Option(help="Directory of figures, CSV and claims.")] = Path("results"),
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of figures, CSV and claims; default results, "
+            "or OUT/results where that holds a larger scale."
+        ),
+    ] = None,
     engine: EngineOption = "local",
     workers: WorkersOption = None,
     address: AddressOption = None,
@@ -53,7 +60,7 @@ def reproduce(
     from pmafl.experiments.study import Scale
 
     if what == "claims":
-        return _write_claims(results, out)
+        return _write_claims(results or RESULTS, out)
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
@@ -65,9 +72,13 @@ def reproduce(
         raise InputError(f"{what} has nothing for --dataset {dataset or 'mnist'} with --reading {reading}")
     for name, one in chosen:
         scale = Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
-        report.check_place(name, scale, results)
+        place = results or RESULTS
+        if results is None and (more := report.holds_more(name, scale, place)):
+            place = out / "results"
+            typer.echo(f"{more}, and is kept; this goes to {place}")
+        report.check_place(name, scale, place)
         with running(f"{name} {scale.suffix}", engine, workers, address) as run:
-            _make(name, scale, out, results, run, set_ or [])
+            _make(name, scale, out, place, run, set_ or [])
 
 
 def _make(name: str, scale: "Scale", out: Path, results: Path, run: "Run", set_: list[str]) -> None:

@@ -20,7 +20,7 @@ from pmafl.comparison import Array, Estimate, estimate
 from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
 from pmafl.experiments.reasons import reason
 from pmafl.experiments.report import how_much, make_directory, title
-from pmafl.experiments.study import READINGS, Scale
+from pmafl.experiments.study import READINGS, Scale, manifest_path
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
@@ -248,10 +248,22 @@ are a tenth and a half of them, and numbers of the wireless side (in %) are stil
 
 
 def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
-    """`CLAIMS.md` and `CLAIMS.json`."""
+    """`CLAIMS.md` and `CLAIMS.json`; where a figure is there but not its runs, its rows stay."""
     make_directory(results)
-    rows = judge(claims, results, out)
-    write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
+    table = results / "CLAIMS.json"
+    known = {_identity(row): row for row in (json.loads(table.read_text()) if table.exists() else ())}
+
+    def newest(row: dict[str, Any]) -> dict[str, Any]:
+        figure = manifest_path(results, row["figure"], Scale(row["dataset"], row["reading"]))
+        kept = row["verdict"] == NOT_RUN and figure.is_file()
+        return known.get(_identity(row), row) if kept else row
+
+    rows = [newest(row) for row in judge(claims, results, out)]
+    write_atomically(table, (json.dumps(rows, indent=1) + "\n").encode())
     path = results / "CLAIMS.md"
     write_atomically(path, to_markdown(rows).encode())
     return path
+
+
+def _identity(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("figure", "dataset", "reading", "claim"))

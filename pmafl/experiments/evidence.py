@@ -13,7 +13,7 @@ import numpy as np
 from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
 from pmafl.experiments import figure_module
-from pmafl.experiments.study import Scale, Study, final, history, of_curve, prepare, summaries
+from pmafl.experiments.study import Scale, Study, final, history, manifest_path, of_curve, prepare, summaries
 from pmafl.settings import load
 from pmafl.simulation import World, channel_gain, round_problem, start, wireless_world
 from pmafl.wireless.radio import LN2, price_ratio, spectral_efficiency
@@ -74,8 +74,7 @@ class Evidence:
 
 def load_evidence(figure: str, dataset: str, reading: str, results: Path, out: Path) -> Evidence:
     """From the manifest of a figure and its run directories."""
-    scale = Scale(dataset, reading)
-    path = results / f"{figure}-{scale.suffix}.json"
+    path = manifest_path(results, figure, Scale(dataset, reading))
     if not path.is_file():
         raise NotRun(f"{path} is not there")
     known = json.loads(path.read_text(encoding="utf-8"))

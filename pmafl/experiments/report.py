@@ -16,7 +16,17 @@ import numpy as np
 
 from pmafl.comparison import Array, Job, estimate
 from pmafl.errors import InputError
-from pmafl.experiments.study import Curve, Scale, Study, final, history, manifest, of_curve, summaries
+from pmafl.experiments.study import (
+    Curve,
+    Scale,
+    Study,
+    final,
+    history,
+    manifest,
+    manifest_path,
+    of_curve,
+    summaries,
+)
 from pmafl.plots import STYLE
 from pmafl.runs import write_atomically
 
@@ -40,23 +50,28 @@ def make_directory(results: Path) -> None:
         raise InputError(f"--results {results}: {error.strerror}; must be a directory to write in") from error
 
 
+def holds_more(name: str, scale: Scale, results: Path) -> str:
+    """Why a place is not to be written: it holds the figure at a larger scale. Nothing if it does not."""
+    path = manifest_path(results, name, scale)
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for key, now in (("rounds", scale.rounds), ("seeds", scale.seeds), ("devices", scale.training_devices)):
+        if known.get(key, 0) > now:
+            return f"{path} was made with {known[key]} {key}, more than now"
+    return ""
+
+
 def check_place(name: str, scale: Scale, results: Path) -> None:
     """Refuse, before anything is run, a place that cannot be written or holds a figure of a larger scale."""
     make_directory(results)
-    path = results / f"{name}-{scale.suffix}.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for key, now in (("rounds", scale.rounds), ("seeds", scale.seeds), ("devices", scale.training_devices)):
-        if known.get(key, 0) > now:
-            raise InputError(
-                f"{path} was made with {known[key]} {key}, more than now; give another --results"
-            )
+    if more := holds_more(name, scale, results):
+        raise InputError(f"{more}; give another --results")
 
 
 def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str, str]) -> Path:
     """All files of a study; the picture's path."""
     import matplotlib as mpl
 
-    stem = results / f"{study.name}-{study.scale.suffix}"
+    stem = manifest_path(results, study.name, study.scale).with_suffix("")
     with mpl.rc_context(STYLE):
         drawing = figure.draw(study)
         drawing.suptitle(textwrap.fill(title(study), 90), fontsize=11)

@@ -250,6 +250,10 @@ def _versions(jobs: Sequence[Job]) -> dict[str, str]:
     return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
 
 
+def manifest_path(results: Path, figure: str, scale: Scale) -> Path:
+    return results / f"{figure}-{scale.suffix}.json"
+
+
 def manifest(study: Study, commands: Mapping[str, str]) -> str:
     """What made a figure: enough to make it again and to find its runs."""
     scale = study.scale

@@ -26,6 +26,19 @@ def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path):
     assert (tmp_path / "results" / "fig2-mnist.csv").read_bytes() == before
 
 
+def test_results_of_a_larger_scale_are_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "results" / "fig2-mnist.json"
+    kept.parent.mkdir()
+    kept.write_text(json.dumps({"rounds": 100}))
+    result = invoke("fig2", *shlex.split(SMALL))
+    assert "results/fig2-mnist.json was made with 100 rounds, more than now, and is kept" in result.output
+    assert (tmp_path / "runs" / "reproduce" / "results" / "fig2-mnist.png").exists()
+    assert list(kept.parent.iterdir()) == [kept]
+    with pytest.raises(InputError, match="more than now; give another --results"):
+        invoke("fig2", "--results", "results", *shlex.split(SMALL))
+
+
 def test_a_figure_of_another_data_set_is_refused():
     with pytest.raises(InputError, match="fig4 has nothing for --dataset mnist"):
         invoke("fig4", "--dataset", "mnist")

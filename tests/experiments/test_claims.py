@@ -160,6 +160,19 @@ def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(pla
     assert table.count("\n| ") == len(rows) + 3 + tried + 1  # and the heads of four tables
 
 
+def test_rows_stay_where_a_figure_is_there_but_not_its_runs(place, tmp_path):
+    results, out = place
+    claims.write_claims(statements.all_claims(), results, out)
+    before = (results / "CLAIMS.md").read_bytes()
+    claims.write_claims(statements.all_claims(), results, tmp_path)
+    assert (results / "CLAIMS.md").read_bytes() == before
+    (results / "fig7-mnist.json").rename(tmp_path / "fig7-mnist.json")
+    claims.write_claims(statements.all_claims(), results, tmp_path)
+    rows = json.loads((results / "CLAIMS.json").read_text())
+    assert {row["figure"] for row in rows if row["verdict"] != NOT_RUN} == {"fig3", "fig5"}
+    (tmp_path / "fig7-mnist.json").rename(results / "fig7-mnist.json")
+
+
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
     again = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides={**small, "cell.deadline_s": 1.0})
     figure = figure_module("fig7")
