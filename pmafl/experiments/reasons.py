@@ -39,6 +39,23 @@ MARGINAL = (
 SATURATED = "more samples help early; at the end all of these are level"
 
 
+EVERYONE = (
+    "RS-WEL schedules every device in every round, for the band is no limit here, with over ten times the "
+    "energy of the budget"
+)
+SLOW_CLOCK = (
+    "with nearly the whole deadline given to computing OCEAN schedules more devices than set expansion, "
+    "which at this V lets all in at once, where the crowd makes each of them expensive"
+)
+ALL_AT_ONCE = (
+    "one seed; OCEAN, and at this V set expansion too, schedules nearly all devices at once every dozen "
+    "rounds or more and few between: the number depends on the round where it is read"
+)
+CROWDED = (
+    "within a round they do, by little; over all rounds it decides how many devices share the band, "
+    "and these come in crowds"
+)
+
 # Which figure and data set, words of the claim, the reason: the first that fits is taken.
 RULES = (
     ("fig3, mnist", "above FedAvg", STILL_RISING),
@@ -61,10 +78,15 @@ RULES = (
     ("fig7, mnist", "V = 0.1: set expansion", SPENT_EARLY),
     ("fig7, mnist", "OCEAN", LATE),
     ("fig7, mnist", "a larger V improves", SATURATED),
+    ("fig5, cifar10", "to the letter: equal power", MARGINAL),
+    ("fig5, cifar10", "poor channels", CROWDED),
+    ("fig5, cifar10", "RS-WEL", EVERYONE),
+    ("fig5, cifar10", "best fixed split", SLOW_CLOCK),
+    ("fig5, cifar10", "OCEAN", ALL_AT_ONCE),
 )
 
 
 def reason(where: str, claim: str) -> str:
-    """Of a claim about a figure and data set, or nothing."""
-    fitting = (text for place, words, text in RULES if place == where and words in claim)
+    """Of a claim about a figure, data set and reading, or nothing."""
+    fitting = (text for place, words, text in RULES if where.startswith(place) and words in claim)
     return next(fitting, "")
