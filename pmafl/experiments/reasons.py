@@ -83,6 +83,13 @@ RULES = (
     ("fig5, cifar10", "RS-WEL", EVERYONE),
     ("fig5, cifar10", "best fixed split", SLOW_CLOCK),
     ("fig5, cifar10", "OCEAN", ALL_AT_ONCE),
+    ("fig6, cifar10", "RS-WEL", EVERYONE),
+    ("fig6, cifar10", "best fixed split", SLOW_CLOCK),
+    ("fig6, cifar10", "OCEAN", ALL_AT_ONCE),
+    ("fig6, cifar10", "a longer deadline improves", ALL_AT_ONCE),
+    ("fig7, cifar10", "best fixed split", SLOW_CLOCK),
+    ("fig7, cifar10", "OCEAN", ALL_AT_ONCE),
+    ("fig7, cifar10", "a larger V improves", ALL_AT_ONCE),
 )
 
 
