@@ -37,7 +37,10 @@ def _styles(curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> None:
-    """Means over seeds by round. The second half of the rounds decides what is seen of the first."""
+    """Means over seeds by round. The second half of the rounds decides what is seen of the first.
+
+    Ours are broad and pale below the others, which would else be hidden where both are the same.
+    """
     colours, styles, late = _colours(study.curves), _styles(study.curves), []
     for curve in curves:
         rounds, values = history(of_curve(study.jobs, curve.method, curve.value), quantity)
@@ -45,8 +48,8 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
         late.append(drawn[len(drawn) // 2 :])
         style = curve.style or styles[curve.value]
         marker = None if len(rounds) > 1 else "o"
-        colour = colours[curve.method]
-        axes.plot(rounds, drawn, color=colour, linestyle=style, linewidth=1.4, marker=marker)
+        colour, look = colours[curve.method], _look(curve.ours)
+        axes.plot(rounds, drawn, color=colour, linestyle=style, marker=marker, **look)
     axes.set(xlabel="round", ylabel=LABELS[quantity])
     seen = np.concatenate(late)
     low, high = np.nanmin(seen), np.nanmax(seen)
@@ -54,6 +57,10 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
         axes.set_ylim(max(0.0, low - 0.6 * (high - low) - 1), high + 0.1 * (high - low) + 0.2)
     else:
         axes.set_ylim(0, 1.3 * high)
+
+
+def _look(ours: bool) -> dict[str, Any]:
+    return {"linewidth": 3.0, "alpha": 0.5, "zorder": 1.5} if ours else {"linewidth": 1.4}
 
 
 def same_limits(left: Axes, right: Axes) -> None:
@@ -93,7 +100,7 @@ def shared_legend(drawing: Figure, curves: Sequence[Curve]) -> None:
     own: dict[str, Any] = {curve.method: curve.style for curve in curves if curve.style}
     names = {method: f"{method} (ours)" if method in ours else method for method in _colours(curves)}
     handles = [
-        Line2D([], [], color=colour, linestyle=own.get(method), label=names[method])
+        Line2D([], [], color=colour, linestyle=own.get(method), label=names[method], **_look(method in ours))
         for method, colour in _colours(curves).items()
     ]
     handles += [
