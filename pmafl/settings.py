@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from pmafl.errors import InputError
 
@@ -33,6 +41,12 @@ class Distribution(Section):
     low: float = 0.0
     high: float = 0.0
     values: tuple[float, ...] = ()
+
+    @model_serializer
+    def table(self) -> dict[str, Any]:
+        """What a user writes, without the fields that this kind has no use for."""
+        used = ("values",) if self.distribution == "choice" else ("low", "high")
+        return {name: getattr(self, name) for name in ("distribution", *used)}
 
 
 Spread = float | tuple[float, ...] | Distribution
@@ -85,7 +99,7 @@ def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] =
                 return value
             raise ValueError("must be " + "".join(f'"{word}", ' for word in words) + SPREAD_FORMS)
         if isinstance(value, Distribution):
-            value = value.model_dump(exclude_defaults=True)
+            value = value.table()
         if isinstance(value, Mapping):
             spread: Spread = _distribution(value)
         elif isinstance(value, list | tuple):
@@ -301,7 +315,7 @@ class Settings(Section):
 def _toml_value(value: Any) -> str:
     """One TOML value on one line (tomli_w breaks lists over lines and tables into sections)."""
     if isinstance(value, Distribution):
-        value = value.model_dump(exclude_defaults=True)
+        value = value.table()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

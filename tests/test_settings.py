@@ -140,6 +140,19 @@ PLAUSIBLE = st.one_of(
 )
 
 
+@pytest.mark.parametrize(
+    "spread",
+    [
+        {"distribution": "uniform", "low": 1.0, "high": 1.0},
+        {"distribution": "loguniform", "low": 2.0, "high": 50.0},
+        {"distribution": "choice", "values": [20.0, 30.0]},
+    ],
+)
+def test_a_spread_survives_being_dumped(spread):
+    tree = load("mnist", {"fleet.samples": spread})
+    assert build(tree.model_dump()) == parse(tree.to_toml()) == tree
+
+
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     changes=st.dictionaries(
