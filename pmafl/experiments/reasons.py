@@ -51,6 +51,10 @@ ALL_AT_ONCE = (
     "one seed; OCEAN, and at this V set expansion too, schedules nearly all devices at once every dozen "
     "rounds or more and few between: the number depends on the round where it is read"
 )
+CROWDS = (
+    "with small V devices come in crowds every dozen rounds: V decides when, and how expensive a crowd is, "
+    "rather than how many"
+)
 CROWDED = (
     "within a round they do, by little; over all rounds it decides how many devices share the band, "
     "and these come in crowds"
@@ -90,6 +94,8 @@ RULES = (
     ("fig7, cifar10", "best fixed split", SLOW_CLOCK),
     ("fig7, cifar10", "OCEAN", ALL_AT_ONCE),
     ("fig7, cifar10", "a larger V improves", ALL_AT_ONCE),
+    ("fig7, cifar10", "schedules more samples", CROWDS),
+    ("fig7, cifar10", "uses more energy", CROWDS),
 )
 
 
