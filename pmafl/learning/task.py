@@ -91,8 +91,10 @@ class LearningTask:
         self, state: LearningState, scheduled: Sequence[int] | NDArray[np.int64], round_index: int
     ) -> tuple[LearningState, RoundInfo]:
         """Train the scheduled devices from `state` and aggregate their uploads, in order of their index."""
-        aggregate, heads = Aggregate(state.extractor), dict(state.heads)
         devices = sorted({int(k) for k in scheduled})
+        if not devices:
+            return state, RoundInfo(0, 0.0)
+        aggregate, heads = Aggregate(state.extractor), dict(state.heads)
         for device in devices:
             payload, head = train_device(
                 self.algorithm,

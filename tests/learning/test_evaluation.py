@@ -91,3 +91,14 @@ def test_evaluating_does_not_disturb_training():
     made.evaluate(state)
     disturbed, _ = made.advance(state, [0, 1], 0)
     assert torch.equal(undisturbed.extractor, disturbed.extractor)
+
+
+def test_a_round_without_devices_is_not_evaluated_again():
+    made = task()
+    state, _ = made.advance(made.start(), [0, 1], 0)
+    before = made.evaluate(state)
+    idle, info = made.advance(state, [], 1)
+    assert made.evaluate(idle) is before
+    assert (info.samples, info.update_norm) == (0, 0.0)
+    moved, _ = made.advance(idle, [2], 2)
+    assert made.evaluate(moved).loss != before.loss
