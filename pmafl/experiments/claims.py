@@ -182,7 +182,7 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
         lines += [f"## {TITLES[dataset, reading]}", "", _count(part), "", *(f"- {s}" for s in scales), ""]
         notes = list(dict.fromkeys(row["reason"] for row in part if row["reason"]))
         lines += [*COLUMNS, *(_line(row, notes) for row in part), ""]
-        lines += [*(f"[{number}] {note}\n" for number, note in enumerate(notes, 1))]
+        lines += [f"[{number}] {note}\n" for number, note in enumerate(notes, 1)]
         if tried := [line for row in part for line in _tried_lines(row)]:
             lines += ["### What was tried for those that did not come out", "", *TRIED_COLUMNS, *tried, ""]
     return "\n".join(lines)
@@ -251,7 +251,8 @@ def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
     """`CLAIMS.md` and `CLAIMS.json`; where a figure is there but not its runs, its rows stay."""
     make_directory(results)
     table = results / "CLAIMS.json"
-    known = {_identity(row): row for row in (json.loads(table.read_text()) if table.exists() else ())}
+    before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
+    known = {_identity(row): row for row in before}
 
     def newest(row: dict[str, Any]) -> dict[str, Any]:
         figure = manifest_path(results, row["figure"], Scale(row["dataset"], row["reading"]))

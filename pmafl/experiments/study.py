@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pmafl import comparison, runs
 from pmafl.comparison import Array, Job
 from pmafl.data import KNOWN
 from pmafl.errors import InputError
-from pmafl.settings import load
+from pmafl.settings import Settings, load
 
 # On CIFAR-10 the preset departs from the paper where FedAvg would not train (docs/cifar10-study.md).
 READINGS: dict[str, dict[str, Any]] = {
@@ -79,32 +80,32 @@ class Scale:
         common = {"run.rounds": self.rounds, "run.evaluate_every": every}
         return {**READINGS[self.reading], **curve.settings, **common, **self.overrides}
 
-    @property
-    def training_devices(self) -> int:
-        return self.devices or self._fleet_devices
+    @cached_property
+    def _whole(self) -> Settings:
+        """With all devices."""
+        return load(self.dataset, self.overrides)
 
     @property
-    def _fleet_devices(self) -> int:
-        return load(self.dataset, self.overrides).fleet.devices
+    def training_devices(self) -> int:
+        return self.devices or self._whole.fleet.devices
 
     @property
     def fewer_devices(self) -> dict[str, Any]:
         """Settings of the smaller fleet that trains: devices have the same samples and share of the band."""
-        count, of = self.training_devices, self._fleet_devices
-        if count == of:
+        count, fleet = self.training_devices, self._whole.fleet
+        if count == fleet.devices:
             return {}
-        whole = load(self.dataset, self.overrides)
-        samples = whole.fleet.samples
+        equal = KNOWN[self.dataset].train_samples // fleet.devices
         return {
             "fleet.devices": count,
-            "fleet.samples": KNOWN[self.dataset].train_samples // of if samples == "equal" else samples,
-            "cell.bandwidth_hz": whole.cell.bandwidth_hz * count / of,
+            "fleet.samples": equal if fleet.samples == "equal" else fleet.samples,
+            "cell.bandwidth_hz": self._whole.cell.bandwidth_hz * count / fleet.devices,
         }
 
     def check(self, curves: Iterable[Curve]) -> None:
         """Refuse overrides of what the figure itself sets, and more devices than there are."""
-        if self.training_devices > self._fleet_devices:
-            raise InputError(f"--devices {self.devices}: the fleet has {self._fleet_devices}; give no more")
+        if self.training_devices > (most := self._whole.fleet.devices):
+            raise InputError(f"--devices {self.devices}: the fleet has {most}; give no more")
         own = {key for curve in curves for key in curve.settings} | OWN_KEYS
         if clash := [key for key in self.overrides if any(key.startswith(name) for name in own)]:
             raise InputError(f"--set {clash[0]}: the figure sets it; use compare for other settings")
@@ -156,7 +157,7 @@ def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, schedul
 
 def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[int], out: Path) -> list[Job]:
     settings = {**scale.settings(curve), **extra}
-    if WIRELESS_ONLY.items() <= extra.items():  # how devices would train plays no part: readings share these
+    if "run.learning" in extra:  # how devices would train plays no part: readings share these runs
         settings = {key: value for key, value in settings.items() if key not in READINGS["stated"]}
     jobs = comparison.grid(scale.dataset, settings, {}, seeds, out)
     return [replace(job, variation=(("method", curve.method), ("value", curve.value))) for job in jobs]
