@@ -13,6 +13,7 @@ import io
 import itertools
 import math
 import os
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -102,13 +103,21 @@ def grid(
     return jobs
 
 
-def run_job(directory: Path, settings_toml: str) -> dict[str, bytes]:
-    """Run one directory to its end (in a worker) and give back its small files."""
+def run_job(directory: Path, settings_toml: str) -> None:
+    """Run one directory to its end, in a worker.
+
+    It returns nothing because a worker that is killed while it sends a long answer blocks its pool.
+    """
     from pmafl.settings import parse
 
     if not (directory / "settings.toml").exists():
         runs.create(directory, parse(settings_toml))
     runs.execute(directory, wait=True)  # a worker on a lost node may take a moment to die
+
+
+def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
+    """Run one directory, perhaps on another machine, and give back its small files."""
+    run_job(directory, settings_toml)
     return {
         name: (directory / name).read_bytes() for name in ("settings.toml", "rounds.jsonl", "summary.json")
     }
@@ -135,7 +144,8 @@ def run(
 def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:
     """Run jobs in parallel processes on this machine, one thread each."""
     os.environ.update(WORKER_ENVIRONMENT)  # inherited by the workers, which import torch after it
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    end_quietly = (signal.SIGINT, signal.SIG_DFL)  # when the terminal interrupts all processes at once
+    with ProcessPoolExecutor(workers, get_context("spawn"), signal.signal, end_quietly) as pool:
         futures = [pool.submit(run_job, job.directory, job.settings.to_toml()) for job in jobs]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
@@ -158,7 +168,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None
         raise InputError("Ray is not installed; pip install 'pmafl[ray]'") from None
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": WORKER_ENVIRONMENT})
-    task = ray.remote(num_cpus=1, max_retries=-1)(run_job)
+    task = ray.remote(num_cpus=1, max_retries=-1)(_run_elsewhere)
     waiting = {task.remote(job.directory.resolve(), job.settings.to_toml()): job for job in jobs}
     for done in range(1, len(jobs) + 1):
         (ready,), _ = ray.wait(list(waiting), num_returns=1)

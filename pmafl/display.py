@@ -85,20 +85,28 @@ def _facts(world: World, record: Record) -> dict[str, str]:
 def running(
     title: str, engine: Literal["local", "ray"], workers: int | None, address: str | None
 ) -> Iterator[Callable[[Sequence[Job]], None]]:
-    """A function that runs those of some jobs that are not done yet, with a progress bar."""
+    """A function that runs those of some jobs that are not done yet; one progress bar shows all its calls."""
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
+        bar = progress.add_task(title, total=0)
+        known = 0
 
         def run(jobs: Sequence[Job]) -> None:
+            nonlocal known
             waiting = comparison.unfinished(jobs)
-            bar = progress.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting))
+            known += len(jobs)
 
             def report(done: int, total: int) -> None:
-                progress.update(bar, completed=len(jobs) - total + done)
+                progress.update(bar, total=known, completed=known - total + done)
 
+            report(0, len(waiting))
             comparison.run(waiting, report, engine, workers, address)
 
-        yield run
+        try:
+            yield run
+        except KeyboardInterrupt:
+            progress.console.print("stopped; the same command goes on from here", highlight=False)
+            raise
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

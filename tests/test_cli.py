@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -71,3 +73,26 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
 
 def test_an_unknown_command_is_exit_code_two():
     assert pmafl("setings").returncode == 2
+
+
+def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
+    options = ("mnist", "--seeds", "40", "--set", "run.learning='none'", "--set", "run.rounds=5")
+    command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmafl", *command],
+        start_new_session=True,  # a terminal interrupts all processes of a command
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not (done := set(tmp_path.glob("runs/*/summary.json"))):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate()
+    assert process.returncode == 130
+    assert "the same command goes on" in output
+    assert errors == ""
+    times = {path: path.stat().st_mtime_ns for path in done}
+    assert pmafl(*command).returncode == 0
+    assert len(list(tmp_path.glob("runs/*/summary.json"))) == 40
+    assert times == {path: path.stat().st_mtime_ns for path in done}
