@@ -79,7 +79,9 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
 
     @cache
     def others(figure: str, dataset: str, reading: str) -> dict[str, Evidence]:
-        return _others(evidence(figure, dataset, reading), results / "tried", out)
+        found = _others(evidence(figure, dataset, reading), results / "tried", out)
+        readings = {f"{r} training": evidence(figure, dataset, r) for r in READINGS if r != reading}
+        return found | {what: other for what, other in readings.items() if isinstance(other, Evidence)}
 
     rows = []
     for claim in claims:

@@ -96,7 +96,7 @@ def how_much(scale: Scale) -> str:
     """A scale in words."""
     parts = [f"{scale.rounds} rounds", f"{scale.seeds} seed{'s' * (scale.seeds > 1)}"]
     parts += [f"training with {scale.devices} devices"] * (scale.fewer_devices != {})
-    parts += ["the paper's stated training"] * (scale.reading == "stated")
+    parts += ["stated training"] * (scale.reading == "stated")
     return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])
 
 

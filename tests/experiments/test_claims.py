@@ -176,9 +176,13 @@ def test_rows_stay_where_a_figure_is_there_but_not_its_runs(place, tmp_path):
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
     again = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides={**small, "cell.deadline_s": 1.0})
     figure = figure_module("fig7")
-    found = prepare("fig7", figure.curves(again), again, out, True, run_here)
-    run_here([*found.jobs, *found.wireless])
-    for place, study in ((tmp_path, make("fig7")), (tmp_path / "tried" / "short", found)):
+    stated = Scale("mnist", "stated", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
+    studies = [(tmp_path, make("fig7"))]
+    for scale, place in ((again, tmp_path / "tried" / "short"), (stated, tmp_path)):
+        found = prepare("fig7", figure.curves(scale), scale, out, True, run_here)
+        run_here([*found.jobs, *found.wireless])
+        studies.append((place, found))
+    for place, study in studies:
         report.make_directory(place)
         report.write(study, figure, place, {"command": "pmafl reproduce"})
 
@@ -196,8 +200,8 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
     tried = [[entry["what"] for entry in row["tried"]] for row in rows]
     elsewhere = report.how_much(again)
     assert "cell.deadline_s = 1.0" in elsewhere
-    assert tried == [["after 2 rounds", elsewhere], [], [elsewhere]]
-    half, _ = rows[0]["tried"]
+    assert tried == [["after 2 rounds", elsewhere, "stated training"], [], [elsewhere]]
+    half = rows[0]["tried"][0]
     assert half["number"] == pytest.approx(never(Evidence(make("fig7"), until=2)).mean())
 
 
