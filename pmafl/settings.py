@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -90,7 +91,7 @@ def _distribution(table: Mapping[str, Any]) -> Distribution:
     return Distribution(distribution=kind, low=low, high=high)  # type: ignore[arg-type]
 
 
-def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] = ()) -> PlainValidator:
+def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] = ()) -> BeforeValidator:
     """Validate a spread whose values are positive, and at least `at_least`."""
 
     def check(value: Any) -> Any:
@@ -119,7 +120,7 @@ def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] =
                 raise ValueError("must be whole numbers")
         return spread
 
-    return PlainValidator(check)
+    return BeforeValidator(check)
 
 
 PositiveSpread = Annotated[Spread, _spread()]

@@ -148,6 +148,7 @@ PLAUSIBLE = st.one_of(
         {"distribution": "choice", "values": [20.0, 30.0]},
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_a_spread_survives_being_dumped(spread):
     tree = load("mnist", {"fleet.samples": spread})
     assert build(tree.model_dump()) == parse(tree.to_toml()) == tree

@@ -80,8 +80,11 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
     @cache
     def others(figure: str, dataset: str, reading: str) -> dict[str, Evidence]:
         found = _others(evidence(figure, dataset, reading), results / "tried", out)
-        readings = {f"{r} training": evidence(figure, dataset, r) for r in READINGS if r != reading}
-        return found | {what: other for what, other in readings.items() if isinstance(other, Evidence)}
+        for name in READINGS:
+            other = evidence(figure, dataset, name)
+            if name != reading and isinstance(other, Evidence):
+                found[f"{name} training, {other.study.scale.training_devices} devices"] = other
+        return found
 
     rows = []
     for claim in claims:

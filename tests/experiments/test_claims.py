@@ -200,7 +200,7 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
     tried = [[entry["what"] for entry in row["tried"]] for row in rows]
     elsewhere = report.how_much(again)
     assert "cell.deadline_s = 1.0" in elsewhere
-    assert tried == [["after 2 rounds", elsewhere, "stated training"], [], [elsewhere]]
+    assert tried == [["after 2 rounds", elsewhere, "stated training, 10 devices"], [], [elsewhere]]
     half = rows[0]["tried"][0]
     assert half["number"] == pytest.approx(never(Evidence(make("fig7"), until=2)).mean())
 
