@@ -77,6 +77,10 @@ LESS_SURE = (
     "FedRep with equal work is level in accuracy, but fits its few samples less closely and is less sure "
     "where it errs"
 )
+STUCK = (
+    "with five full-batch steps a round FedAvg and Regularized FL stay near guessing (16% and 20%), and with "
+    "one device a round PMA-FL does too (56%, one of two classes); ten steps take FedRep off that level"
+)
 
 # Which figure and data set, words of the claim, the reason: the first that fits is taken.
 RULES = (
@@ -88,6 +92,9 @@ RULES = (
     ("fig3, mnist", "is more sensitive", SWINGS),
     ("fig3, mnist", "after 40 rounds", SELDOM),
     ("fig3, mnist", "few devices", SELDOM),
+    ("fig4, cifar10-stated", "50 devices: PMA-FL has what fedprox", FIRST_EVALUATION),
+    ("fig4, cifar10-stated", "50 devices: PMA-FL ends above training alone", ALONE),
+    ("fig4, cifar10-stated", "", STUCK),
     ("fig4, cifar10", "above FedAvg", TWO_CLASSES),
     ("fig4, cifar10", "10 devices: PMA-FL has what", FIRST_EVALUATION),
     ("fig4, cifar10", "50 devices: PMA-FL's loss ends below FedRep", LESS_SURE),
