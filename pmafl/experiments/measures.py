@@ -77,7 +77,10 @@ def extra_swing(method: str, value: Value) -> Measure:
 
 
 def rounds_earlier(method: str, value: Value) -> Measure:
-    """How many rounds earlier `pma` reaches what a method ends with than the method itself does."""
+    """How many rounds earlier `pma` reaches what a method ends with than the method itself does.
+
+    Where it is never reached the last round counts, so that the number is the most that it can be.
+    """
 
     def first(runs: Evidence, name: str, target: Array) -> Array:
         rounds, values = runs.history(name, value)
