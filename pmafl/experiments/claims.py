@@ -175,7 +175,9 @@ def _remark(claim: Claim, found: Estimate, decision: str) -> str:
     """What the numbers themselves say."""
     if decision != NOT or claim.kind == "similar":
         return ""
-    return "the interval holds 0" if found.mean >= 0 else "the sign is opposite"
+    if abs(found.mean) <= found.half_width:
+        return "the interval holds 0"
+    return "the sign is opposite" if found.mean < 0 else "no difference"
 
 
 def to_markdown(rows: Sequence[dict[str, Any]]) -> str:

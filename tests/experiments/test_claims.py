@@ -215,6 +215,21 @@ def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
     assert table.count("[1] because") == 1
 
 
+@pytest.mark.parametrize(
+    ("values", "remark"),
+    [
+        ([-1.0, -1.1], "the sign is opposite"),
+        ([-1.0, 0.5], "the interval holds 0"),
+        ([-0.5, 1.0], "the interval holds 0"),
+        ([-1.0], "the sign is opposite"),
+        ([0.0], "no difference"),
+    ],
+)
+def test_a_remark_says_what_the_numbers_say(fig7, values, remark):
+    claim = Claim("rises", lambda runs: np.array(values), figure="fig7", dataset="mnist")
+    assert claims._row(claim, "chosen", fig7)["remark"] == remark
+
+
 def test_what_the_paper_does_not_say_is_not_reproduced_but_holds(fig7):
     claim = Claim("rises", lambda runs: np.array([1.0, 1.1]), ours=True)
     assert claims._row(claim, "chosen", fig7)["verdict"] == "holds"
