@@ -74,8 +74,9 @@ def algorithms(figure: str, dataset: str, gains: tuple[float, float]) -> Iterato
             yield claim(f"{devices} devices: PMA-FL ends above {text}", ahead, gain, where=where)
             below = less_loss(value, methods)
             yield claim(f"{devices} devices: PMA-FL's loss ends below {text}", below, unit="nats")
-        text = f"{devices} devices: PMA-FL ends above training alone"
-        yield claim(text, lead(("pma", value), ("local", value)), ours=True)
+        for text, method in (("FedRep with equal work", FEDREP[1]), ("training alone", "local")):
+            ahead = lead(("pma", value), (method, value))
+            yield claim(f"{devices} devices: PMA-FL ends above {text}", ahead, ours=True)
         for name in (*GLOBAL, FEDREP[0]):
             text = f"{devices} devices: PMA-FL has what {name} ends with earlier than {name}"
             yield claim(text, rounds_earlier(name, value), unit="rounds")
