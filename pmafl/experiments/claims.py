@@ -223,8 +223,9 @@ def _name(row: dict[str, Any]) -> str:
 
 def _shown(row: dict[str, Any], found: dict[str, Any]) -> tuple[str, ...]:
     """The paper's number, ours, unit and seeds."""
-    number = "" if found["number"] is None else f"{found['number']:+.2f}"
-    number += "" if found["half_width"] is None else f" ± {found['half_width']:.2f}"
+    digits = 3 if row["unit"] == "nats" else 2
+    number = "" if found["number"] is None else f"{found['number']:+.{digits}f}"
+    number += "" if found["half_width"] is None else f" ± {found['half_width']:.{digits}f}"
     paper = "" if row["paper"] is None else f"{row['paper']:+g}"
     return paper, number, "" if row["unit"] == "points" else row["unit"], str(found["seeds"] or "")
 

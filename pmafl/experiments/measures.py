@@ -30,13 +30,12 @@ def lead_over_best(one: Curve, others: Iterable[Curve]) -> Measure:
     return lambda runs: runs.final(*one) - max((runs.final(*other) for other in others), key=np.mean)
 
 
-def less_loss(value: Value, methods: Sequence[str]) -> Measure:
-    """How much lower `pma` ends in loss than the method that ends lowest of some others."""
+def less_loss(one: Curve, others: Iterable[Curve]) -> Measure:
+    """Loss of the curve that ends lowest of some others minus that of one curve."""
+    others = list(others)
 
     def read(runs: Evidence) -> Array:
-        return min((runs.final(m, value, "loss") for m in methods), key=np.mean) - runs.final(
-            "pma", value, "loss"
-        )
+        return min((runs.final(*other, "loss") for other in others), key=np.mean) - runs.final(*one, "loss")
 
     return read
 

@@ -60,6 +60,8 @@ def shared_layers(dataset: str, best: int, last: int) -> Iterator[Claim]:
     curves = [("pma", f"n = {n}") for n in range(last + 1)]
     others = [curve for n, curve in enumerate(curves) if n != best]
     yield claim(f"sharing n = {best} layers is best", lead_over_best(curves[best], others))
+    text = f"sharing n = {best} layers has the lowest loss"
+    yield claim(text, less_loss(curves[best], others), unit="nats", ours=True)
     text = f"the global model (n = {last}) is worse than local ones (n = 0)"
     yield claim(text, lead(curves[0], curves[last]))
 
@@ -70,9 +72,9 @@ def algorithms(figure: str, dataset: str, gains: tuple[float, float]) -> Iterato
     for value, devices, gain in zip((FEW, MANY), (10, 50), gains, strict=True):
         where = f"abstract, {section}" if value == FEW else section
         for text, methods in (("FedAvg and Regularized FL", GLOBAL), ("FedRep, its better reading", FEDREP)):
-            ahead = lead_over_best(("pma", value), [(method, value) for method in methods])
+            others = [(method, value) for method in methods]
+            ahead, below = (measure(("pma", value), others) for measure in (lead_over_best, less_loss))
             yield claim(f"{devices} devices: PMA-FL ends above {text}", ahead, gain, where=where)
-            below = less_loss(value, methods)
             yield claim(f"{devices} devices: PMA-FL's loss ends below {text}", below, unit="nats")
         for text, method in (("FedRep with equal work", FEDREP[1]), ("training alone", "local")):
             ahead = lead(("pma", value), (method, value))
