@@ -75,7 +75,8 @@ def test_a_run_behind_several_curves_is_made_once(fig7, scale):
 
 def test_learning_sees_nothing_of_the_cell_but_who_is_scheduled(small, out):
     deadlines = {"cell.deadline_s": [2.0, 2.5]}  # RS-WEL schedules every device of so small a cell
-    short, long = comparison.grid("mnist", {**small, "policy.name": "rs-wel"}, deadlines, [1], out / "cells")
+    settings = {**small, "policy.name": "rs-wel", "run.rounds": 10}
+    short, long = comparison.grid("mnist", settings, deadlines, [1], out / "cells")
     for job in (short, long):
         comparison.run_job(job.directory, job.settings.to_toml())
     one, other = (runs.read_records(job.directory) for job in (short, long))
