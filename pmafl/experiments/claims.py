@@ -26,6 +26,7 @@ from pmafl.runs import write_atomically
 Kind = Literal["gain", "similar"]
 SIMILAR_POINTS = 0.5
 REPRODUCED, DIRECTION, NOT, NOT_RUN = "reproduced", "direction only", "not reproduced", "not run"
+DIVERGED = "the training diverged"
 OURS = {REPRODUCED: "holds", NOT: "does not hold"}  # of what the paper does not say
 
 
@@ -120,10 +121,11 @@ def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Ev
 
 
 def _tried(claim: Claim, row: dict[str, Any], others: dict[str, Evidence]) -> Iterator[dict[str, Any]]:
-    """What a claim's number is elsewhere, where it can be read there and is another one."""
+    """What a claim's number is elsewhere, where it was run and is another one."""
     for what, evidence in others.items():
         numbers = _numbers(claim, evidence)
-        if numbers["verdict"] != NOT_RUN and numbers["number"] != row["number"]:
+        run = numbers["verdict"] != NOT_RUN or numbers["remark"] == DIVERGED
+        if run and numbers["number"] != row["number"]:
             yield {"what": what, **numbers}
 
 
@@ -159,7 +161,7 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     except NotRun as missing:
         return unknown | {"remark": str(missing)}
     if np.isnan(values).any():
-        return unknown | {"remark": "the training diverged"}
+        return unknown | {"remark": DIVERGED}
     found = estimate(values)
     decision = verdict(claim.kind, found, claim.paper)
     return {
@@ -210,7 +212,8 @@ def _line(row: dict[str, Any], notes: Sequence[str]) -> str:
 def _tried_lines(row: dict[str, Any]) -> Iterator[str]:
     for position, found in enumerate(row["tried"]):
         name = "" if position else _name(row)
-        yield _cells(name, found["what"], *_shown(row, found), f"{found['verdict']}{_colon(found)}")
+        outcome = DIVERGED if found["number"] is None else f"{found['verdict']}{_colon(found)}"
+        yield _cells(name, found["what"], *_shown(row, found), outcome)
 
 
 def _colon(found: dict[str, Any]) -> str:

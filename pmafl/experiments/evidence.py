@@ -40,7 +40,10 @@ class Allocations(NamedTuple):
 
 
 class Evidence:
-    """A finished study, or its first rounds. Accuracies are in percent; arrays have an entry a seed."""
+    """A finished study, or its first rounds. Accuracies are in percent; arrays have an entry a seed.
+
+    A run that diverged has no numbers (NaN): what it still guesses right says nothing.
+    """
 
     def __init__(self, study: Study, until: int | None = None) -> None:
         self.study = study
@@ -48,12 +51,17 @@ class Evidence:
 
     def final(self, method: str, value: Value, quantity: str = "accuracy") -> Array:
         """What the runs of a curve end with."""
-        scale = 100 if quantity == "accuracy" else 1
-        return scale * final(self._jobs(self.study.jobs, method, value), quantity, self.until)
+        jobs = self._jobs(self.study.jobs, method, value)
+        loss = final(jobs, "loss", self.until)
+        if quantity == "loss":
+            return loss
+        return np.where(np.isnan(loss), np.nan, 100 * final(jobs, quantity, self.until))
 
     def history(self, method: str, value: Value) -> tuple[Array, Array]:
-        rounds, values = history(self._jobs(self.study.jobs, method, value), "accuracy", self.until)
-        return rounds, 100 * values
+        jobs = self._jobs(self.study.jobs, method, value)
+        rounds, values = history(jobs, "accuracy", self.until)
+        _, losses = history(jobs, "loss", self.until)
+        return rounds, np.where(np.isnan(losses), np.nan, 100 * values)
 
     def wireless(self, method: str, value: Value, metric: str) -> Array:
         return summaries(self._jobs(self.study.wireless, method, value), metric)

@@ -84,7 +84,8 @@ def rounds_earlier(method: str, value: Value) -> Measure:
     def first(runs: Evidence, name: str, target: Array) -> Array:
         rounds, values = runs.history(name, value)
         reached = values >= target[:, None]
-        return np.asarray(np.where(reached.any(axis=1), rounds[reached.argmax(axis=1)], rounds[-1]))
+        found = np.where(reached.any(axis=1), rounds[reached.argmax(axis=1)], rounds[-1])
+        return np.asarray(np.where(np.isnan(values[:, -1]), np.nan, found))
 
     def read(runs: Evidence) -> Array:
         target = runs.final(method, value)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from pmafl import runs as run_directories
 from pmafl.comparison import Estimate
 from pmafl.experiments import claims, figure_module, measures, reasons, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
@@ -132,6 +133,8 @@ class Made(Evidence):
 def test_rounds_earlier_compares_when_both_reach_the_same():
     runs = Made(pma=[[50, 80, 90, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 79, 78], [10, 75, 70, 75]])
     assert measures.rounds_earlier("fedavg", 0)(runs).tolist() == [10, -20]
+    diverged = Made(pma=[[50, NAN, NAN, NAN]], fedavg=[[10, 20, 79, 78]])
+    assert np.isnan(measures.rounds_earlier("fedavg", 0)(diverged)).all()
 
 
 def test_swing_is_the_movement_in_the_second_half():
@@ -203,6 +206,24 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
     assert tried == [["after 2 rounds", elsewhere, "stated training, 10 devices"], [], [elsewhere]]
     half = rows[0]["tried"][0]
     assert half["number"] == pytest.approx(never(Evidence(make("fig7"), until=2)).mean())
+
+
+def test_training_that_diverged_shows_nothing(fig7, monkeypatch):
+    curve = ("set-expansion", "V = 0.1")
+    claim = Claim("learns", lambda runs: runs.final(*curve), figure="fig7", dataset="mnist")
+    row = claims._row(claim, "chosen", fig7)
+    assert row["number"] > 0
+    read = run_directories.read_records
+
+    def diverged(path):
+        return [record | {"loss": None} for record in read(path)]
+
+    monkeypatch.setattr(run_directories, "read_records", diverged)
+    for measure in (claim.read, measures.lead(curve, ("ocean", "V = 0.1")), lambda r: r.history(*curve)[1]):
+        assert np.isnan(measure(fig7)).all()
+    assert claims._numbers(claim, fig7)["verdict"] == NOT_RUN
+    row["tried"] = list(claims._tried(claim, row, {"other settings": fig7}))
+    assert "| learns | other settings |  |  |  |  | the training diverged |" in claims.to_markdown([row, row])
 
 
 def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
