@@ -10,9 +10,12 @@ STILL_RISING = (
 )
 SELDOM = (
     "with 10 of 100 devices a round a predictor has trained in every tenth round only; the lead of 50 "
-    "shrinks with the rounds and is not gone after 100"
+    "shrinks with the rounds and is not gone after 100; with mini-batches a round teaches more, and it is gone"
 )
-SWINGS = "with 10 devices these algorithms swing by points from round to round: three seeds do not decide"
+SWINGS = (
+    "with 10 devices these algorithms swing by points from round to round: three seeds do not decide; with "
+    "mini-batches it comes out"
+)
 ALIKE = "both need the same rounds until every device's predictor has trained"
 ALONE = "two classes of a few hundred images each are told apart without help from others"
 LATE = (
