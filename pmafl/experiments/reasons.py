@@ -10,7 +10,7 @@ STILL_RISING = (
 )
 SELDOM = (
     "with 10 of 100 devices a round a predictor has trained in every tenth round only; the lead of 50 "
-    "shrinks with the rounds and is not gone after 100; with mini-batches a round teaches more, and it is gone"
+    "shrinks with the rounds and is not gone after 100; with mini-batches a round teaches more and it is"
 )
 SWINGS = (
     "with 10 devices these algorithms swing by points from round to round: three seeds do not decide; with "
