@@ -211,7 +211,7 @@ def of_curve(jobs: Iterable[Job], method: str, value: str) -> list[Job]:
 
 
 def history(jobs: Sequence[Job], quantity: str, until: int | None = None) -> tuple[Array, Array]:
-    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN where it diverged.
+    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN for a diverged loss.
 
     With `until`, only the first rounds.
     """
