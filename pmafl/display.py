@@ -88,7 +88,7 @@ def running(
     """A function that runs those of some jobs that are not done yet; one progress bar shows all its calls."""
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
-        bar = progress.add_task(title, total=0)
+        bar = progress.add_task(title, total=0, visible=False)  # until there is something to run
         known = 0
 
         def run(jobs: Sequence[Job]) -> None:
@@ -97,7 +97,7 @@ def running(
             known += len(jobs)
 
             def report(done: int, total: int) -> None:
-                progress.update(bar, total=known, completed=known - total + done)
+                progress.update(bar, total=known, completed=known - total + done, visible=True)
 
             report(0, len(waiting))
             comparison.run(waiting, report, engine, workers, address)
