@@ -5,7 +5,7 @@ DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint bench federation test-federation clean
+.PHONY: demo test test-all lint bench federation test-federation clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -13,6 +13,9 @@ demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; go
 
 test: $(VENV)/.ready-dev  ## every test
 	$(BIN)/python -m pytest -q
+
+test-all: $(VENV)/.ready-dev  ## also the heavy ones
+	$(BIN)/python -m pytest -q -m 'not federation'
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
