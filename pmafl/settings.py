@@ -144,11 +144,15 @@ class CellSettings(Section):
     )
     reference_distance_m: Positive = Field(description="distance at which the reference gain holds")
     path_loss_exponent: float = Field(ge=0, le=10, description="gain falls with distance to this power")
-    fading: Literal["exponential", "none"] = Field(
-        default="exponential", description='"exponential" (mean 1, new every round) or "none"'
+    channel: str = Field(
+        default="exponential",
+        min_length=1,
+        description='"exponential" (the paper), "none", "rician", "shadowing", or "package.module:model"',
     )
+    options: dict[str, Any] = Field(default_factory=dict, description="the channel model's own options")
     gain_trace: str = Field(
-        default="", description="file with channel gains, rounds x devices (.npy or CSV); replaces the model"
+        default="",
+        description="file with channel gains, rounds x devices (.npy or CSV); replaces the model's draws",
     )
 
     @model_validator(mode="after")
@@ -234,11 +238,7 @@ class LearningSettings(Section):
     batch_size: int = Field(
         default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
     )
-    proximal_weight: NonNegative = Field(default=0.1, description="for fedprox: 0 gives FedAvg")
-    fedrep_work: Literal["double", "equal"] = Field(
-        default="double",
-        description='for fedrep: head then extractor, "double" iterations or the "equal" number',
-    )
+    options: dict[str, Any] = Field(default_factory=dict, description="the algorithm's own options")
     upload_bits_per_parameter: Literal[8, 16, 32] = Field(
         default=16, description="uploads are rounded to this"
     )

@@ -23,7 +23,7 @@ def alternating(tolerance: float = 1e-9) -> Allocator:
     """
 
     def allocate(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:
-        if frontier.unit_share == 0:
+        if frontier.silent:
             return joint(frontier, sets, weight)
         members = frontier.take(sets.device)
         start = point(members, members.log_end)

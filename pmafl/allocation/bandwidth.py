@@ -24,7 +24,7 @@ def bandwidth(members: Frontier, sets: Sets, weight: Array, compute: Array, uplo
         compute, upload: fractions of the deadline, one per member.
     """
     smallest = smallest_share(members, compute, upload)
-    if members.unit_share == 0:
+    if members.silent:
         return smallest
     paying = weight > 0
     band = 1 - sets.sum(np.where(paying, 0.0, smallest))
@@ -56,13 +56,12 @@ def bandwidth(members: Frontier, sets: Sets, weight: Array, compute: Array, uplo
 def smallest_share(frontier: Frontier, compute: Array, upload: Array) -> Array:
     """The share below which a device would exceed its power or its energy cap; infinite where any would."""
     energy_left_j = frontier.energy_cap_j - frontier.compute_j / compute**2
-    if frontier.unit_share == 0:
+    if frontier.silent:
         return np.where(energy_left_j >= 0, 0.0, np.inf)
     allowed_j = np.minimum(frontier.power_j * upload, energy_left_j)
     y = np.minimum(largest_efficiency(allowed_j / frontier.upload_j), LARGEST_EFFICIENCY)
     product = upload * y
-    unit = np.full_like(product, frontier.unit_share)
-    return np.divide(unit, product, out=np.full_like(product, np.inf), where=product > 0)
+    return np.divide(frontier.unit_share, product, out=np.full_like(product, np.inf), where=product > 0)
 
 
 def lambert_efficiency(log_z: Array) -> Array:

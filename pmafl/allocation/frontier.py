@@ -49,7 +49,8 @@ class Frontier:
     Where a device cannot take part at all, `min_share` is infinite and the rest are placeholders.
     """
 
-    unit_share: float  # c
+    silent: bool  # nothing is uploaded: nobody needs band, and c is 0
+    unit_share: Array  # c
     compute_j: Array  # e_L
     upload_j: Array  # e_R
     power_j: Array  # e_P
@@ -63,7 +64,8 @@ class Frontier:
     def take(self, device: Index | slice) -> "Frontier":
         """The frontiers of some of the devices, repeated as often as asked for."""
         return Frontier(
-            self.unit_share,
+            self.silent,
+            self.unit_share[device],
             self.compute_j[device],
             self.upload_j[device],
             self.power_j[device],
@@ -128,7 +130,7 @@ def point(frontier: Frontier, log_y: Array) -> Point:
 def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> Array:
     """Energy in joules of any division of time, on the frontier or not."""
     compute_j = frontier.compute_j / compute**2
-    if frontier.unit_share == 0:
+    if frontier.silent:
         return compute_j
     return compute_j + frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
 
@@ -149,19 +151,20 @@ def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
 def frontiers(problem: RoundProblem) -> Frontier:
     """The frontier of every device of a problem.
 
-    Where nothing is uploaded there is none: whoever computes in time needs no band, and `unit_share` is 0.
+    Where nothing is uploaded there is none: whoever computes in time needs no band.
     """
     devices, deadline_s = problem.devices, problem.deadline_s
     least_compute = fastest_time(problem) / deadline_s
     power_j = problem.max_power_w * deadline_s
-    floor_j = problem.upload_bits * problem.noise_w_per_hz * LN2
+    floor_j = problem.sent_bits * problem.noise_w_per_hz * LN2
     able = (least_compute <= 1) & (power_j * (1 - least_compute) * problem.channel_gain >= floor_j)
     work_cycles = np.where(able, problem.work_cycles, 0.0)
     compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
     least_compute = np.where(able, np.maximum(least_compute, LEAST_COMPUTE), 0.25)
     frontier = Frontier(
-        unit_share=problem.upload_bits * LN2 / (problem.bandwidth_hz * deadline_s),
+        silent=problem.silent,
+        unit_share=problem.sent_bits * LN2 / (problem.bandwidth_hz * deadline_s),
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
         upload_j=upload_j,
         power_j=power_j,
@@ -172,7 +175,7 @@ def frontiers(problem: RoundProblem) -> Frontier:
         end_log_price=np.zeros(devices),
         min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
     )
-    if problem.upload_bits > 0:
+    if not frontier.silent:
         for block in blocks(devices):
             _set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
     return frontier

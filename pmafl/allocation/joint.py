@@ -19,7 +19,7 @@ def joint(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:
     Members of weight 0 get the smallest share they can live with, so that all other band serves the rest.
     """
     members = frontier.take(sets.device)
-    if frontier.unit_share == 0:
+    if frontier.silent:
         return _nothing_to_upload(members, sets, weight)
     log_y = members.log_end.copy()
     paying = weight > 0
@@ -66,7 +66,7 @@ def _approach(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> 
     the nested search, but only that search is sure to end at the balance.
     """
     equal_share = band / np.maximum(sets.size, 1)
-    log_y = np.minimum(np.log(1.5 * members.unit_share / equal_share)[sets.owner], members.log_end)
+    log_y = np.minimum(np.log(1.5 * members.unit_share / equal_share[sets.owner]), members.log_end)
     end_log_price = members.end_log_price + log_weight
     log_price = np.zeros(sets.count)
     for turn in range(8):

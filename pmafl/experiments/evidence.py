@@ -117,7 +117,7 @@ def _round_allocations(world: World, record: dict[str, Any]) -> Allocations:
     gain = problem.channel_gain[devices]
     names = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
     share, compute_s, upload_s, compute_j, upload_j = (np.array(record[name]) for name in names)
-    efficiency = spectral_efficiency(share, upload_s, problem.upload_bits, problem.bandwidth_hz)
+    efficiency = spectral_efficiency(share, upload_s, problem.sent_bits[devices], problem.bandwidth_hz)
     radio_w = share * problem.bandwidth_hz * problem.noise_w_per_hz / gain * price_ratio(LN2 * efficiency)
     clock_hz = problem.work_cycles[devices] / compute_s
     average_w = upload_j / upload_s

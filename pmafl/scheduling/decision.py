@@ -72,16 +72,16 @@ def decide(
     device = allocation.sets.device
     share = allocation.share
     compute_time_s = allocation.compute_fraction * problem.deadline_s
-    upload_time_s = allocation.upload_fraction * problem.deadline_s * (problem.upload_bits > 0)
+    upload_time_s = allocation.upload_fraction * problem.deadline_s * (not problem.silent)
     work_cycles = problem.work_cycles[device]
     frequency_hz = frequency(compute_time_s, work_cycles)
     compute_energy_j = compute_energy(compute_time_s, work_cycles, problem.energy_coefficient)
     upload_energy_j = np.zeros_like(share)
     power_w = np.zeros_like(share)
-    if problem.upload_bits > 0:
-        efficiency = spectral_efficiency(share, upload_time_s, problem.upload_bits, problem.bandwidth_hz)
-        gain = problem.channel_gain[device]
-        upload_energy_j = upload_energy(efficiency, gain, problem.upload_bits, problem.noise_w_per_hz)
+    if not problem.silent:
+        bits, gain = problem.sent_bits[device], problem.channel_gain[device]
+        efficiency = spectral_efficiency(share, upload_time_s, bits, problem.bandwidth_hz)
+        upload_energy_j = upload_energy(efficiency, gain, bits, problem.noise_w_per_hz)
         power_w = upload_energy_j / upload_time_s
     queue_j, value = problem.queue_j[device], problem.value[device]
     objective = float(np.sum(queue_j * (compute_energy_j + upload_energy_j) - value))

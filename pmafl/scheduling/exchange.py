@@ -9,10 +9,12 @@ import numpy as np
 
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
-from pmafl.wireless.problem import CELL_FIELDS, Mask, RoundProblem
+from pmafl.wireless.problem import CELL_FIELDS, COMMON_FIELDS, Mask, RoundProblem
 
 _DEVICE_FIELDS = [entry.name for entry in fields(RoundProblem) if entry.name not in CELL_FIELDS]
-_DEFAULTS = {"energy_cap_j": np.inf}
+_CELL_DEFAULTS = {"round": 0}
+# What a device may leave out; one value for all may also stand beside the cell's.
+_DEFAULTS = {"energy_cap_j": np.inf, "budget_j": np.nan, "rounds_since": np.inf, "last_loss": np.nan}
 
 
 def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
@@ -21,15 +23,18 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the problem is not JSON: {str(error).splitlines()[0]}") from None
-    _check_keys(raw, "the problem", [*CELL_FIELDS, "devices"], ["scheduled"])
+    needed = [name for name in CELL_FIELDS if name not in _CELL_DEFAULTS]
+    _check_keys(raw, "the problem", [*needed, "devices"], [*_CELL_DEFAULTS, *COMMON_FIELDS, "scheduled"])
     devices = raw["devices"]
     if not isinstance(devices, list) or not devices:
         raise InputError("devices must be a list of at least one device")
-    required = [name for name in _DEVICE_FIELDS if name not in _DEFAULTS]
+    common = _DEFAULTS | {name: raw[name] for name in COMMON_FIELDS if name in raw}
+    required = [name for name in _DEVICE_FIELDS if name not in common]
     for index, device in enumerate(devices):
-        _check_keys(device, f"devices[{index}]", required, _DEFAULTS)
-    cell: dict[str, Any] = {name: _number(raw[name], name) for name in CELL_FIELDS}
-    problem = RoundProblem(**cell, **{name: _column(devices, name) for name in _DEVICE_FIELDS})
+        _check_keys(device, f"devices[{index}]", required, COMMON_FIELDS)
+    cell: dict[str, Any] = {n: _number(raw.get(n, _CELL_DEFAULTS.get(n)), n) for n in CELL_FIELDS}
+    columns = {name: _column(devices, name, common.get(name)) for name in _DEVICE_FIELDS}
+    problem = RoundProblem(**cell, **columns)
     return problem, _fixed_set(raw["scheduled"], problem.devices) if "scheduled" in raw else None
 
 
@@ -54,8 +59,7 @@ def _check_keys(raw: Any, where: str, required: Collection[str], optional: Colle
             raise InputError(f"{where} has {key!r}; its keys are {', '.join([*required, *optional])}")
 
 
-def _column(devices: list[dict[str, Any]], name: str) -> Any:
-    default = _DEFAULTS.get(name)
+def _column(devices: list[dict[str, Any]], name: str, default: Any) -> Any:
     return np.array(
         [_number(device.get(name, default), f"devices[{i}].{name}") for i, device in enumerate(devices)]
     )

@@ -32,7 +32,7 @@ def open_market(problem: RoundProblem) -> Market:
 
 def count_willing(market: Market) -> int:
     """How many devices, in order, fit the band at the lowest price that the last of them would pay."""
-    if market.frontier.unit_share == 0:
+    if market.frontier.silent:
         return market.device.size
     log_y = market.frontier.log_end.copy()
     few, many = 0, 1 + int(np.searchsorted(np.cumsum(market.frontier.min_share), 1.0, side="right"))
@@ -71,7 +71,7 @@ def log_price_limit(frontier: Frontier, queue_j: Array, value: Array) -> Array:
     leaves of its worth can go into that share. In between, energy and band together must cost its worth.
     """
     wanted = (frontier.min_share <= 1) & (value > 0)
-    if frontier.unit_share == 0:
+    if frontier.silent:
         return np.where(wanted & (value > queue_j * frontier.compute_j), np.inf, -np.inf)
     start, end = point(frontier, frontier.log_start), point(frontier, frontier.log_end)
     start_left, end_left = value - queue_j * start.energy_j, value - queue_j * end.energy_j

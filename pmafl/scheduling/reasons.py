@@ -57,7 +57,7 @@ def left_out(problem: RoundProblem, decision: Decision) -> dict[int, str]:
 
 
 def _price(problem: RoundProblem, frontier: Frontier, scheduled: Mask) -> float:
-    if frontier.unit_share == 0 or not (problem.queue_j[scheduled] > 0).any():
+    if frontier.silent or not (problem.queue_j[scheduled] > 0).any():
         return 0.0
     sets = Sets.from_masks(scheduled[None, :])
     return float(np.exp(joint(frontier, sets, problem.queue_j[sets.device]).log_price[0]))

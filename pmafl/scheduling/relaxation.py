@@ -87,6 +87,10 @@ class Relaxation:
             max_power_w=np.tile(problem.max_power_w, rounds),
             channel_gain=gain.ravel(),
             queue_j=np.zeros(gain.size),
+            upload_bits=np.tile(problem.upload_bits, rounds),
+            budget_j=np.nan,
+            rounds_since=np.inf,
+            last_loss=np.nan,
             energy_cap_j=np.tile(self.budget_j, rounds),  # not even a single round may cost more
         )
         self.frontier = frontiers(every_round).take(np.tile(np.arange(gain.size), len(cases)))
@@ -161,7 +165,7 @@ class Relaxation:
         """Gain (below 0 where taking part does not pay), energy and share of every device in every round."""
         energy_price = prices.energy[:, None, :]
         band_price = np.broadcast_to(prices.band, self.shape[1])[:, None]
-        if self.frontier.unit_share > 0:
+        if not self.frontier.silent:
             log_ratio = np.broadcast_to(np.log(band_price / energy_price), self.shape)
             self._log_y = at_price(self.frontier, log_ratio.ravel(), self._log_y)
         energy_j, share = self._at(self._log_y)
@@ -170,7 +174,7 @@ class Relaxation:
         return np.where(self.able, gain, -np.inf), energy_j, share
 
     def _at(self, log_y: Array) -> tuple[Array, Array]:
-        if self.frontier.unit_share == 0:  # nothing to upload
+        if self.frontier.silent:  # nothing to upload
             return self.frontier.compute_j.reshape(self.shape), np.zeros(self.shape)
         at = point(self.frontier, log_y)
         return at.energy_j.reshape(self.shape), at.share.reshape(self.shape)

@@ -34,7 +34,7 @@ def log_energy(frontier: Frontier, share: float) -> Array:
     With many devices an equal share is so small that nobody could really use it: the estimate then
     exceeds the power limit, and soon what a float can hold. Only its order matters.
     """
-    if frontier.unit_share == 0:
+    if frontier.silent:
         return np.log(frontier.compute_j)
     compute, upload = time_division(frontier, np.full(frontier.compute_j.size, share))
     y = frontier.unit_share / (share * upload)

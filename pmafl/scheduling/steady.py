@@ -13,7 +13,7 @@ import numpy as np
 
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
-from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
+from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
 from pmafl.wireless.problem import Array, RoundProblem
 
 WIDTHS = (0.1, 0.01)
@@ -21,35 +21,64 @@ TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are es
 LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0
 
 
-def steady() -> PricedPolicy:
-    """The policy; in its problems `queue_j` is the price of a joule in samples, and V is 1."""
-    decide = dual(TOLERANCE)
+def steady() -> Policy:
+    """The policy. Its state: planned prices, what each device may spend in all rounds, and what it has spent.
 
-    def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
-        return replace(decide(problem, rng), policy="steady")
+    It decides a round like `dual`, with the price of a joule in samples where the queue would stand and V = 1.
+    """
+    plain = dual(TOLERANCE)
 
-    return PricedPolicy(schedule, lambda outlook: hold(plan_prices(outlook), outlook))
+    def decide(problem: RoundProblem, state: State, rng: np.random.Generator) -> Decision:
+        state = _with_budgets(state, problem)
+        left_j = np.maximum(state["total_j"] - state["spent_j"], 0.0)
+        priced = replace(
+            problem,
+            tradeoff=1.0,
+            queue_j=prices(state, problem.round),
+            energy_cap_j=np.minimum(problem.energy_cap_j, left_j),
+        )
+        return replace(plain(priced, rng), policy="steady")
+
+    return Policy(decide, start, _observe)
 
 
-def hold(planned: Array, outlook: Outlook) -> EnergyPrices:
+def start(outlook: Outlook) -> State:
+    """The plan for a run."""
+    return {
+        "price": plan_prices(outlook),
+        "budget_j": outlook.budget_j,
+        "total_j": outlook.rounds * outlook.budget_j,
+        "spent_j": np.zeros(outlook.problem.devices),
+        "rounds": np.array(outlook.rounds),
+    }
+
+
+def _observe(state: State, problem: RoundProblem, decision: Decision, outcome: Outcome) -> State:
+    state = _with_budgets(state, problem)
+    return {**state, "spent_j": state["spent_j"] + outcome.energy_j}
+
+
+def _with_budgets(state: State, problem: RoundProblem) -> State:
+    """The state with the budgets that devices have now: a new one holds for the rounds to come."""
+    changed = problem.budget_j != state["budget_j"]
+    if not changed.any():
+        return state
+    to_come = int(state["rounds"]) - problem.round
+    more_j = np.where(changed, to_come * (problem.budget_j - state["budget_j"]), 0.0)
+    return {**state, "budget_j": problem.budget_j, "total_j": state["total_j"] + more_j}
+
+
+def prices(state: State, rounds_done: int) -> Array:
     r"""Prices that rise and fall so that budgets last.
 
     .. math:: \mu_k \, \frac{(T - t) \bar E_k}{T \bar E_k - E_k}
 
     where a device k has spent E in t of T rounds: planned for the rounds to come, over what is left for them.
-
-    Args:
-        planned: prices at which devices are expected to spend their budgets, mu.
-        outlook: budgets and number of rounds.
     """
-    total_j = outlook.rounds * outlook.budget_j
-
-    def prices(spent_j: Array, rounds_done: int) -> Array:
-        planned_j = (outlook.rounds - rounds_done) * outlook.budget_j
-        left_j = np.maximum(total_j - spent_j, LEAST_LEFT * total_j)
-        return planned * planned_j / left_j
-
-    return prices
+    planned_j = (int(state["rounds"]) - rounds_done) * state["budget_j"]
+    left_j = np.maximum(state["total_j"] - state["spent_j"], LEAST_LEFT * state["total_j"])
+    now: Array = state["price"] * planned_j / left_j
+    return now
 
 
 def plan_prices(outlook: Outlook) -> Array:
@@ -63,5 +92,5 @@ def plan_prices(outlook: Outlook) -> Array:
     gain = np.outer(outlook.fading, outlook.problem.channel_gain)
     relaxation = Relaxation(outlook.problem, gain, outlook.budget_j)
     typical = relaxation.typical_prices(one_band=True)
-    prices: Array = relaxation.tighten(typical, WIDTHS).energy[0]
-    return prices
+    planned: Array = relaxation.tighten(typical, WIDTHS).energy[0]
+    return planned

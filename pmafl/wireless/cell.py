@@ -37,21 +37,6 @@ def path_gain(cell: CellSettings, distance_m: Array) -> Array:
     return gain
 
 
-def fade(cell: CellSettings, devices: int, rng: np.random.Generator) -> Array:
-    """Power gain of small-scale fading in one round, mean 1."""
-    if cell.fading == "none":
-        return np.ones(devices)
-    return rng.standard_exponential(devices)
-
-
-def fading_levels(cell: CellSettings, count: int) -> Array:
-    """The law of the fading as equally likely power gains: the quantiles in the middle of `count` classes."""
-    if cell.fading == "none":
-        return np.ones(count)
-    levels: Array = -np.log1p(-(np.arange(count) + 0.5) / count)
-    return levels
-
-
 def load_trace(path: str, rounds: int, devices: int) -> Array:
     """Channel power gains by round and device from a user's ``.npy`` or CSV file, shape (rounds, devices)."""
     where = f"cell.gain_trace = {path!r}"

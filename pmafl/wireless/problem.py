@@ -23,11 +23,13 @@ CELL_FIELDS = (
     "bandwidth_hz",
     "noise_w_per_hz",
     "deadline_s",
-    "upload_bits",
     "energy_coefficient",
     "local_iterations",
     "tradeoff",
+    "round",
 )
+# One number stands for every device.
+COMMON_FIELDS = ("upload_bits", "energy_cap_j", "budget_j", "rounds_since", "last_loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,6 @@ class RoundProblem:
         bandwidth_hz: the band shared by all uploads, B.
         noise_w_per_hz: noise power density, N0.
         deadline_s: time for computing and uploading together, T_max.
-        upload_bits: what each scheduled device sends, Q; 0 means that nothing is uploaded.
         energy_coefficient: CPU energy per cycle and squared frequency, kappa.
         local_iterations: passes over the local samples, tau.
         tradeoff: what a scheduled sample is worth against queue-weighted energy, V.
@@ -48,13 +49,18 @@ class RoundProblem:
         max_power_w: strongest transmission, p_max.
         channel_gain: power gain to the server in this round, h; 0 means no connection.
         queue_j: virtual queue, the energy spent beyond the budget so far, q.
+        upload_bits: what the device sends if it is scheduled, Q; one number stands for all devices. Where
+            others upload, a device with 0 sends a single bit, to say that it is done.
         energy_cap_j: the most the device may spend in this round; infinite where left out.
+        budget_j: what the device may spend per round in the long run; NaN where unknown.
+        rounds_since: how many rounds ago the device last took part, 1 for the last one; infinite where never.
+        last_loss: the training loss that the device last reported; NaN where none.
+        round: the number of the round, from 0.
     """
 
     bandwidth_hz: float
     noise_w_per_hz: float
     deadline_s: float
-    upload_bits: float
     energy_coefficient: float
     local_iterations: int
     tradeoff: float
@@ -64,24 +70,26 @@ class RoundProblem:
     max_power_w: Array
     channel_gain: Array
     queue_j: Array
-    energy_cap_j: Array = field(default_factory=lambda: np.empty(0))
+    upload_bits: Array
+    energy_cap_j: Array = field(default_factory=lambda: np.array(np.inf))
+    budget_j: Array = field(default_factory=lambda: np.array(np.nan))
+    rounds_since: Array = field(default_factory=lambda: np.array(np.inf))
+    last_loss: Array = field(default_factory=lambda: np.array(np.nan))
+    round: int = 0
 
     def __post_init__(self) -> None:
         devices = np.size(self.samples)
         if devices == 0:
             raise InputError("the problem has no devices; at least one is needed")
-        if np.size(self.energy_cap_j) == 0:
-            object.__setattr__(self, "energy_cap_j", np.full(devices, np.inf))
         for name in (entry.name for entry in fields(self)):
             shape = () if name in CELL_FIELDS else (devices,)
             value = _checked(name, getattr(self, name), shape)
             object.__setattr__(self, name, value if shape else value.item())
-        iterations = self.local_iterations
-        if iterations < 1 or iterations != int(iterations):
-            raise InputError(f"local_iterations is {iterations:g}; it must be a whole number from 1")
-        object.__setattr__(self, "local_iterations", int(iterations))
-        if 0 < self.upload_bits < 1:
-            raise InputError(f"upload_bits is {self.upload_bits:g}; it must be 0 or at least 1")
+        for name, least in (("local_iterations", 1), ("round", 0)):
+            number = getattr(self, name)
+            if number < least or number != int(number):
+                raise InputError(f"{name} is {number:g}; it must be a whole number from {least}")
+            object.__setattr__(self, name, int(number))
 
     @property
     def devices(self) -> int:
@@ -94,6 +102,16 @@ class RoundProblem:
         return self.local_iterations * self.samples * self.cycles_per_sample
 
     @property
+    def silent(self) -> bool:
+        """Whether nobody uploads anything."""
+        return not self.upload_bits.any()
+
+    @property
+    def sent_bits(self) -> Array:
+        """What each device really sends: where others upload, at least a single bit."""
+        return self.upload_bits if self.silent else np.maximum(self.upload_bits, 1.0)
+
+    @property
     def value(self) -> Array:
         """What scheduling each device is worth in the round objective, V*D."""
         return self.tradeoff * self.samples
@@ -104,15 +122,28 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
         value = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} is {raw!r:.80}; it must be a number for each device") from None
+    if name in COMMON_FIELDS and value.shape == ():
+        value = np.broadcast_to(value, shape)
     if value.shape != shape:
         raise InputError(f"{name} has shape {value.shape}; it must be {shape or 'a single number'}")
-    zero = "" if name in _POSITIVE else "0 or "
-    allowed = (value >= SMALLEST) & (value <= LARGEST) | (value == 0) & bool(zero)
-    if name == "energy_cap_j":
-        allowed = value >= 0
+    allowed, right = _allowed(name, value)
     if not allowed.all():
         at = int(np.argmin(allowed))
         where = f" of device {at}" if shape else ""
-        right = f"{zero}a number from {SMALLEST:g} to {LARGEST:g}"
         raise InputError(f"{name}{where} is {value.flat[at]:g}; it must be {right}")
     return value
+
+
+def _allowed(name: str, value: Array) -> tuple[Mask, str]:
+    """Which values may stand in a field, and what to say of the others."""
+    if name == "energy_cap_j":
+        return value >= 0, "0 or more"
+    if name == "rounds_since":
+        return value >= 1, "1 or more"
+    if name == "upload_bits":
+        return (value == 0) | (value >= 1) & (value <= LARGEST), f"0, or from 1 to {LARGEST:g}"
+    within = (value >= SMALLEST) & (value <= LARGEST)
+    right = f"a number from {SMALLEST:g} to {LARGEST:g}"
+    if name in ("budget_j", "last_loss"):
+        return within | (value == 0) | np.isnan(value), f"0 or {right}, or NaN where unknown"
+    return (within, right) if name in _POSITIVE else (within | (value == 0), f"0 or {right}")

@@ -15,7 +15,7 @@ _LOG_LARGEST = 700.0  # e^y is finite up to here
 
 
 def spectral_efficiency(
-    bandwidth_share: Array, upload_time_s: Array, upload_bits: float, bandwidth_hz: float
+    bandwidth_share: Array, upload_time_s: Array, upload_bits: float | Array, bandwidth_hz: float
 ) -> Array:
     """Bits per second and hertz that an upload needs, x = Q/(theta*B*TU); infinite without band or time."""
     product = np.asarray(bandwidth_share * bandwidth_hz * upload_time_s)
@@ -23,7 +23,7 @@ def spectral_efficiency(
 
 
 def upload_energy(
-    spectral_efficiency: Array, channel_gain: Array, upload_bits: float, noise_w_per_hz: float
+    spectral_efficiency: Array, channel_gain: Array, upload_bits: float | Array, noise_w_per_hz: float
 ) -> Array:
     r"""Energy in joules to upload Q bits at spectral efficiency x over a channel of gain h.
 
@@ -89,12 +89,11 @@ def min_share(problem: RoundProblem) -> Array:
     devices is feasible if and only if their minimum shares sum to at most 1. Energy caps are left aside.
     """
     upload_time_s = problem.deadline_s - fastest_time(problem)
-    if problem.upload_bits == 0:
+    if problem.silent:
         return np.where(upload_time_s >= 0, 0.0, np.inf)
     able = (upload_time_s > 0) & (problem.channel_gain > 0)
     energy_limit_j = problem.max_power_w * np.where(able, upload_time_s, 0.0)
-    floor_times_gain = problem.upload_bits * problem.noise_w_per_hz * LN2
+    floor_times_gain = problem.sent_bits * problem.noise_w_per_hz * LN2
     y = largest_efficiency(energy_limit_j * problem.channel_gain / floor_times_gain)
     product = problem.bandwidth_hz * upload_time_s * y
-    bits = np.full_like(product, problem.upload_bits * LN2)
-    return np.divide(bits, product, out=np.full_like(product, np.inf), where=able & (y > 0))
+    return np.divide(problem.sent_bits * LN2, product, out=np.full_like(product, np.inf), where=able & (y > 0))

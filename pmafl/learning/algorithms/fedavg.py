@@ -4,10 +4,10 @@ McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-efficient learnin
 decentralized data. AISTATS 2017.
 """
 
-from pmafl.learning.algorithms.base import Algorithm, joint_training
+from pmafl.learning.algorithms.base import Algorithm, together, whole_model
 from pmafl.settings import LearningSettings
 
 
 def fedavg(learning: LearningSettings) -> Algorithm:
     """One global model; the split matters only for the two learning rates."""
-    return Algorithm("all", learning.iterations, joint_training(learning))
+    return whole_model(together(learning), learning.iterations)

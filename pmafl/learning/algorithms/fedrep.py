@@ -6,10 +6,10 @@ ICML 2021.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pmafl.errors import InputError
-from pmafl.learning.algorithms.base import Algorithm
+from pmafl.learning.algorithms.base import Algorithm, split_model
 from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from pmafl.learning.inputs import Samples
 
 
-def fedrep(learning: LearningSettings) -> Algorithm:
+def fedrep(learning: LearningSettings, work: Literal["double", "equal"] = "double") -> Algorithm:
     """First the head, then the extractor: all iterations for each ("double" work), or divided ("equal").
 
     Of an odd number the head gets the larger half.
     """
-    double = learning.fedrep_work == "double"
+    double = work == "double"
     if not double and learning.iterations < 2:
-        raise InputError("learning.fedrep_work = 'equal' divides learning.iterations, which must be >= 2")
+        raise InputError("learning.options.work = 'equal' divides learning.iterations, which must be >= 2")
     head = learning.iterations if double else (learning.iterations + 1) // 2
     extractor = learning.iterations if double else learning.iterations - head
 
-    def local_update(engine: Engine, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
+    def train(engine: Engine, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
         weights = engine.train(weights, samples, rng, head, part="predictor")
         return engine.train(weights, samples, rng, extractor, part="extractor")
 
-    return Algorithm("split", head + extractor, local_update)
+    return split_model(train, head + extractor)

@@ -3,10 +3,10 @@
 Devices train the whole model, upload the feature extractor u and keep their predictor v.
 """
 
-from pmafl.learning.algorithms.base import Algorithm, joint_training
+from pmafl.learning.algorithms.base import Algorithm, split_model, together
 from pmafl.settings import LearningSettings
 
 
 def pma(learning: LearningSettings) -> Algorithm:
     """Sharing all layers gives FedAvg, sharing none gives local training."""
-    return Algorithm("split", learning.iterations, joint_training(learning))
+    return split_model(together(learning), learning.iterations)

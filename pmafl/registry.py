@@ -1,0 +1,108 @@
+"""One table of names for each kind of thing that a stranger may add: policies, algorithms, channels, networks,
+data sets.
+
+An entry is found by its name or at its path ``package.module:name``. Most entries are makers: called with
+what the program gives and the user's options they give the thing itself, and the options are checked against
+the maker's signature before a run.
+"""
+
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from pmafl.errors import InputError
+from pmafl.plugins import load_object
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Entries of one kind by name.
+
+    >>> shapes = Registry[int]("shape", "drawing.shape", {"triangle": 3, "square": 4})
+    >>> shapes.find("square")
+    4
+    >>> shapes.find("squar")
+    Traceback (most recent call last):
+    pmafl.errors.InputError: drawing.shape = 'squar': there is no such shape; did you mean 'square'?
+    """
+
+    def __init__(self, kind: str, setting: str, entries: Mapping[str, Entry]) -> None:
+        """`kind` is what an entry is called, `setting` the key that names one."""
+        self.kind, self.setting = kind, setting
+        self._entries = dict(entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def names(self) -> list[str]:
+        """All names, in the order of their registration."""
+        return list(self._entries)
+
+    def register(self, name: str, entry: Entry) -> None:
+        """Make an entry available by a name of its own."""
+        if name in self._entries:
+            raise InputError(f"there is a {self.kind} called {name!r} already; choose another name")
+        if ":" in name or not name:
+            raise InputError(f"{name!r} cannot be the name of a {self.kind}; use letters, digits and dashes")
+        self._entries[name] = entry
+
+    def find(self, name: str) -> Entry:
+        """The entry called `name`, or the object at ``package.module:name``."""
+        if name in self._entries:
+            return self._entries[name]
+        if ":" in name:
+            found: Entry = load_object(name, self.setting)
+            return found
+        near = difflib.get_close_matches(name, self._entries, n=1)
+        advice = f"did you mean {near[0]!r}?" if near else self._choices()
+        raise InputError(f"{self.setting} = {name!r}: there is no such {self.kind}; {advice}")
+
+    def _choices(self) -> str:
+        return f"choose {', '.join(self._entries)} or package.module:name"
+
+
+def make(maker: Callable[..., Any], what: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Calls a maker with what the program gives and the user's options; `what` names it in errors."""
+    if not callable(maker):
+        raise InputError(f"{what} is a {type(maker).__name__}; it must be a function")
+    check_options(maker, what, len(given), options)
+    return maker(*given, **options)
+
+
+def check_options(maker: Callable[..., Any], what: str, given: int, options: Mapping[str, Any]) -> None:
+    """Refuse options that the maker does not have, lacks, or has with another type."""
+    parameters = list(inspect.signature(maker).parameters.values())[given:]
+    try:
+        inspect.signature(maker).bind(*range(given), **options)
+    except TypeError:
+        known = ", ".join(parameter.name for parameter in parameters) or "none"
+        raise InputError(
+            f"{what} was given the options {', '.join(options) or 'none'}; it has {known}"
+        ) from None
+    hints = _type_hints(maker)
+    for name, value in options.items():
+        if name in hints:
+            _check_type(f"{what}, option {name} = {value!r:.60}", value, hints[name])
+
+
+def _type_hints(maker: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    except Exception:  # names that exist for a type checker only: then nothing is known of the types
+        return {}
+
+
+def _check_type(what: str, value: Any, expected: Any) -> None:
+    try:
+        TypeAdapter(expected).validate_python(value)
+    except ValidationError as error:
+        rule = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
+        raise InputError(f"{what}: {rule}") from None
