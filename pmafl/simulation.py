@@ -83,7 +83,8 @@ class Record:
 
     `mean_energy_j` and `worst_energy_j` are energies a device and round, averaged from the start of the run:
     over all devices, and of the device that spent most. `failed` are the scheduled devices whose update never
-    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
+    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out. `dropped` are
+    those that a policy wanted although they could not take part, or did not fit the band together.
     """
 
     round: int
@@ -107,6 +108,7 @@ class Record:
     worst_tenth_accuracy: float | None = None
     global_accuracy: float | None = None
     failed: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -301,6 +303,7 @@ def record_round(
         gap=decision.gap,
         **{name: _finite(getattr(metrics, name, None)) for name in METRICS},
         failed=sorted(failed),
+        dropped=decision.dropped_devices,
     )
 
 

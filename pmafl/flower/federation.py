@@ -20,11 +20,12 @@ from pmafl import data, runs
 from pmafl.errors import NoAnswer
 from pmafl.flower.messages import Order, Profile, Task, Upload
 from pmafl.flower.nodes import Nodes
+from pmafl.learning.aggregation import aggregate_for
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.learning.evaluation import metrics_of
 from pmafl.learning.model import build_model
 from pmafl.learning.quantise import encode
-from pmafl.learning.rounds import Aggregate, LearningState
+from pmafl.learning.rounds import LearningState
 from pmafl.scheduling import Decision, queues
 from pmafl.simulation import Record, State, World, evaluation_is_due, record_round, round_problem
 from pmafl.streams import stream
@@ -99,7 +100,7 @@ class Federation:
         like = encode(learning.extractor, world.settings.learning.upload_bits_per_parameter)
         uploads = self._nodes.train(state.round, orders, learning.extractor, like)
 
-        aggregate = Aggregate(learning.extractor)
+        aggregate = aggregate_for(world.settings.learning, learning.extractor)
         for device, upload in uploads.items():  # in the order of their numbers: the same bits every time
             aggregate.add(upload.payload, profiles[device].samples)
         learning = replace(learning, extractor=aggregate.result())

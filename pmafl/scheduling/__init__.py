@@ -26,7 +26,7 @@ from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.set_expansion import set_expansion
 from pmafl.scheduling.steady import steady
 from pmafl.scheduling.uniform import choose_uniformly, uniform
-from pmafl.wireless.problem import Mask
+from pmafl.wireless.problem import Index
 
 __all__ = [
     "Decision",
@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "all": everyone,
 }
 # Those that choose without looking at the radio.
-_CHOICES: dict[str, Callable[..., Mask]] = {"uniform": choose_uniformly, "all": choose_everyone}
+_CHOICES: dict[str, Callable[..., Index]] = {"uniform": choose_uniformly, "all": choose_everyone}
 
 
 def register(name: str, function: Callable[..., Any]) -> None:

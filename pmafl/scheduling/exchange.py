@@ -39,12 +39,18 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
 
 
 def write_decision(decision: Decision) -> str:
-    """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled."""
+    """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled.
+
+    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody had to be dropped.
+    """
     answer: dict[str, Any] = {}
     for entry in fields(decision):
         value = getattr(decision, entry.name)
         answer[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
     answer["scheduled"] = decision.scheduled_devices
+    del answer["dropped"]
+    if decision.dropped_devices:
+        answer["dropped"] = decision.dropped_devices
     return json.dumps(answer, allow_nan=False)
 
 
