@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pmafl.runs import execute as execute_run
     from pmafl.settings import Settings as Settings
     from pmafl.settings import load as load_settings
-    from pmafl.simulation import Record as Record
-    from pmafl.simulation import simulate as simulate
+    from pmafl.rounds import Record as Record
+    from pmafl.rounds import simulate as simulate
 
 __version__ = "0.1.0"
 
 # Loaded on first use: importing the package alone must be fast and must not import torch.
 _HOMES = {
-    "Record": ("pmafl.simulation", "Record"),
+    "Record": ("pmafl.rounds", "Record"),
     "Settings": ("pmafl.settings", "Settings"),
     "create_run": ("pmafl.runs", "create"),
     "execute_run": ("pmafl.runs", "execute"),
     "load_settings": ("pmafl.settings", "load"),
     "plot_run": ("pmafl.plots", "plot_run"),
-    "simulate": ("pmafl.simulation", "simulate"),
+    "simulate": ("pmafl.rounds", "simulate"),
 }
 __all__ = [
     "Record",

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from pmafl.errors import InputError
-from pmafl.simulation import Callback, Record, World
+from pmafl.rounds import Callback, Record
+from pmafl.world import World
 
 SCALARS = (
     "accuracy",

@@ -21,8 +21,9 @@ from rich.table import Table
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
+from pmafl.rounds import Callback, Record
 from pmafl.settings import Settings
-from pmafl.simulation import Callback, Record, World
+from pmafl.world import World
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.rounds import play
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
-from pmafl.simulation import World, advance, channel_gain, outlook, start
 from pmafl.wireless.problem import Array
+from pmafl.world import World, channel_gains, outlook
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +61,12 @@ class Efficiency:
 
 def best_possible(world: World) -> Bound:
     """The bound for a world's channels and budgets, whatever its policy."""
-    gain = np.stack([channel_gain(world, index) for index in range(world.settings.run.rounds)])
-    return clairvoyant(outlook(world).problem, gain, world.fleet.budget_j)
+    return clairvoyant(outlook(world).problem, channel_gains(world), world.fleet.budget_j)
 
 
 def run_wireless(world: World) -> list[dict[str, Any]]:
     """The records of all rounds; for a world without learning."""
-    state, records = start(world), []
-    while state.round < world.settings.run.rounds:
-        state, record = advance(world, state)
-        records.append(record.to_dict())
-    return records
+    return [record.to_dict() for _, record in play(world)]
 
 
 def measure(world: World, records: Iterable[Mapping[str, Any]], bound: Bound) -> Efficiency:

@@ -102,7 +102,7 @@ def _type_hints(maker: Callable[..., Any]) -> dict[str, Any]:
 
 def _check_type(what: str, value: Any, expected: Any) -> None:
     try:
-        TypeAdapter(expected).validate_python(value)
+        TypeAdapter(expected).validate_python(value, strict=True)
     except ValidationError as error:
         rule = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
         raise InputError(f"{what}: {rule}") from None

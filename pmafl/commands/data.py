@@ -41,7 +41,7 @@ def data(
     )
     if plot:
         from pmafl.data.picture import draw_partition, save_picture
-        from pmafl.simulation import split_data
+        from pmafl.data import split_data
 
         partition = split_data(settings, dataset)
         title = f"{name}: {settings.data.partition} over {settings.fleet.devices} devices"

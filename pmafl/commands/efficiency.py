@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pmafl.efficiency import Efficiency
-    from pmafl.simulation import World
+    from pmafl.world import World
 
 
 def efficiency(
@@ -35,7 +35,7 @@ def efficiency(
 
     from pmafl.efficiency import best_possible, measure, run_wireless
     from pmafl.settings import load
-    from pmafl.simulation import wireless_world
+    from pmafl.world import wireless_world
 
     overrides = assignments(set_) | ({"policy.name": policy} if policy else {})
     world = wireless_world(load(source, overrides))

@@ -4,5 +4,6 @@ from pmafl.data.dataset import Dataset
 from pmafl.data.known import KNOWN, Known
 from pmafl.data.loading import load
 from pmafl.data.partition import Partition, split
+from pmafl.data.splitting import split_data
 
-__all__ = ["KNOWN", "Dataset", "Known", "Partition", "load", "split"]
+__all__ = ["KNOWN", "Dataset", "Known", "Partition", "load", "split", "split_data"]

@@ -15,8 +15,8 @@ from pmafl.comparison import Array, Job
 from pmafl.experiments import figure_module
 from pmafl.experiments.study import Scale, Study, final, history, manifest_path, of_curve, prepare, summaries
 from pmafl.settings import load
-from pmafl.simulation import World, channel_gain, round_problem, start, wireless_world
 from pmafl.wireless.radio import LN2, price_ratio, spectral_efficiency
+from pmafl.world import World, channel_gain, make_problem, wireless_world
 
 Value = str | int  # of what a figure varies, or its position among the values
 ALLOCATION_SEEDS = 10  # runs whose allocations are looked at one by one
@@ -113,7 +113,8 @@ def _round_allocations(world: World, record: dict[str, Any]) -> Allocations:
               -\frac{\partial E^U}{\partial T^U} = \frac{\theta B N_0}{h} (1 + 2^x (x \ln 2 - 1)).
     """
     devices = record["scheduled"]
-    problem = round_problem(world, start(world), channel_gain(world, record["round"]))
+    gain = channel_gain(world, record["round"])
+    problem = make_problem(world, world.fleet, gain, np.zeros(world.fleet.devices))
     gain = problem.channel_gain[devices]
     names = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
     share, compute_s, upload_s, compute_j, upload_j = (np.array(record[name]) for name in names)

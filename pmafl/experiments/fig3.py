@@ -12,7 +12,7 @@ ALGORITHMS = {
     "fedprox": {"learning.algorithm": "fedprox"},
     "fedavg": {"learning.algorithm": "fedavg"},
     "fedrep, double work": {"learning.algorithm": "fedrep"},
-    "fedrep, equal work": {"learning.algorithm": "fedrep", "learning.fedrep_work": "equal"},
+    "fedrep, equal work": {"learning.algorithm": "fedrep", "learning.options": {"work": "equal"}},
     "local": {"learning.algorithm": "local"},
 }
 OURS = ("local",)

@@ -22,7 +22,10 @@ SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding i
 
 
 class Engine:
-    """Trains and differentiates one model. Its vectors are work space; every call starts from `weights`."""
+    """Trains and differentiates one model. Its vectors are work space; every call starts from `weights`.
+
+    first_loss: mean loss in the first pass of the first training since it was last set to None.
+    """
 
     def __init__(self, model: Model, learning: LearningSettings) -> None:
         self.model = model
@@ -30,6 +33,7 @@ class Engine:
         self.predictor_rate = learning.predictor_rate
         self.momentum = learning.momentum
         self.batch_size = learning.batch_size
+        self.first_loss: float | None = None
         precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
         self._passes = Dense(model, precision) if is_dense(model) else Autograd(model, precision)
 
@@ -41,12 +45,14 @@ class Engine:
         iterations: int,
         part: Part = "all",
         proximal_weight: float = 0.0,
+        centre: Tensor | None = None,
     ) -> Tensor:
         r"""Weights after `iterations` passes over the samples, momentum starting at zero.
 
         .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0), \quad w \leftarrow w - \eta m
 
-        with the extractor's or the predictor's rate as :math:`\eta`, and :math:`\rho` the proximal weight. A
+        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight, and
+        :math:`w_0` the `centre`, or where training starts. A
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
@@ -55,7 +61,9 @@ class Engine:
             return weights.clone()
         model.load(weights)
         samples = self._passes.begin(samples, part, steps=1 if self.batch_size else iterations)
-        start = model.flat.clone() if proximal_weight else model.flat
+        start = model.flat.clone() if proximal_weight and centre is None else centre
+        loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
+        passed = 0  # samples of the first pass
         unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
         with self._randomness(rng):
             for batch in self._batches(samples, rng, iterations):
@@ -63,12 +71,19 @@ class Engine:
                 if unit < SMALLEST_UNIT:
                     model.gradient.mul_(unit)
                     unit = 1.0
-                self._passes.differentiate(batch, scale=1 / unit)
-                if proximal_weight:
+                if loss is not None and passed < len(samples.y):  # still in the first pass
+                    self._passes.differentiate(batch, 1 / unit, one := torch.zeros_like(loss))
+                    loss += one * (len(batch.y) / len(samples.y))
+                    passed += len(batch.y)
+                else:
+                    self._passes.differentiate(batch, scale=1 / unit)
+                if start is not None and proximal_weight:
                     model.gradient.add_(model.flat - start, alpha=proximal_weight / unit)
                 for values, momentum, rate in groups:
                     values.add_(momentum, alpha=-rate * unit)
         self._passes.finish()
+        if loss is not None:
+            self.first_loss = float(loss)
         return model.flat.clone()
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:

@@ -1,7 +1,7 @@
 """Test accuracy and loss of every device, each on its own test samples.
 
-Personal models differ in their heads only, so the features of the test samples are computed once for all
-devices, and each head then sees only its own rows. Devices that never trained have one head in common.
+Where personal models differ in their heads only, the features of the test samples are computed once for all
+devices, and each head then sees only its own rows. Devices that never trained have one model in common.
 Samples are numbered by class here: a device that is tested on whole classes then needs no copies of rows.
 """
 
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from pmafl.learning.inputs import Index, Inputs
 from pmafl.learning.model import Model
-from pmafl.learning.rounds import LearningState
 
 Floats = NDArray[np.float64]
 Rows = list[slice | Index]  # in pieces that go through the network at once
@@ -48,63 +47,59 @@ class Evaluator:
     def __init__(self, model: Model, test: Inputs, rows: list[Index]) -> None:
         self.model, self.test = model, test
         self._order = np.argsort(test.y.cpu().numpy(), kind="stable")
-        self._y = test.y[torch.from_numpy(self._order).to(test.y.device)]
+        self.y = test.y[torch.from_numpy(self._order).to(test.y.device)]
         rank = np.argsort(self._order)
         distinct = {id(some): np.sort(rank[some]) for some in rows}  # devices may share one array
-        self._rows = [distinct[id(some)] for some in rows]
-        self._pieces = {id(some): pieces_of(some, model.chunk) for some in self._rows}
-        self._all = pieces_of(np.arange(len(test)), model.chunk)
-        self._known: dict[int, tuple[Tensor, Floats]] = {}
-        self._latest: tuple[LearningState, Metrics] | None = None
+        self.rows = [distinct[id(some)] for some in rows]
+        self._pieces = {id(some): pieces_of(some, model.chunk) for some in self.rows}
+        self.everything = pieces_of(np.arange(len(test)), model.chunk)
 
-    def __call__(self, state: LearningState) -> Metrics:
-        if self._latest is None or self._latest[0] is not state:  # the same after rounds without devices
-            self._latest = (state, self._evaluate(state))
-        return self._latest[1]
+    def begin(self, common: Tensor) -> "Test":
+        """A test of models that have these leading weights in common."""
+        return Test(self, common)
 
-    @torch.no_grad()
-    def _evaluate(self, state: LearningState) -> Metrics:
-        shared = len(state.extractor)
-        self.model.module.eval()
-        self.model.load(state.extractor)
-        outcomes = self._tester(shared)
-        scores = np.empty((len(self._rows), 2))
-        for device, head in state.heads.items():
-            known_head, score = self._known.get(device, (None, scores[device]))
-            if shared or known_head is not head:  # a model that shares nothing changes only as it trains
-                score = outcomes(head, self._pieces[id(self._rows[device])]).mean(axis=1)
-                self._known[device] = (head, score)
-            scores[device] = score
-        global_accuracy = None
-        if untrained := [device for device in range(len(self._rows)) if device not in state.heads]:
-            common = outcomes(state.initial_head, self._all)
-            means = {id(rows): common[:, rows].mean(axis=1) for rows in self._rows}
-            scores[untrained] = [means[id(self._rows[device])] for device in untrained]
-            if shared == self.model.parameters:
-                global_accuracy = float(common[0].mean())
-        return metrics_of(scores, global_accuracy)
+    def pieces(self, device: int) -> Rows:
+        """A device's test samples."""
+        return self._pieces[id(self.rows[device])]
 
-    def _tester(self, shared: int) -> Callable[[Tensor, Rows], Floats]:
-        """A function that tests a head, over the loaded extractor, on some of the test samples.
-
-        For each of them it gives 1 or 0, for right or wrong, and the loss.
-        """
-        model = self.model
-        network: Model | nn.Module = model
-        inputs = self._inputs
-        if model.layered and 0 < shared == model.split < model.parameters:
-            features = torch.cat([model.extractor(inputs(piece)) for piece in self._all])
-            network, inputs = model.predictor, lambda piece: _select(features, piece)
-
-        def outcomes(head: Tensor, rows: Rows) -> Floats:
-            model.load(head, start=shared)
-            parts = [_outcomes(network(inputs(piece)), _select(self._y, piece)) for piece in rows]
-            return torch.cat(parts, dim=1).cpu().numpy()
-
-        return outcomes
-
-    def _inputs(self, piece: slice | Index) -> Tensor:
+    def inputs(self, piece: slice | Index) -> Tensor:
         return self.test.rows(self._order[piece]).x
+
+
+class Test:
+    """Tests models that have their leading weights in common.
+
+    Where these are the whole extractor, its features of the test samples are computed once, for all.
+    """
+
+    def __init__(self, evaluator: Evaluator, common: Tensor) -> None:
+        self._evaluator, self._common = evaluator, len(common)
+        model = evaluator.model
+        model.module.eval()
+        model.load(common)
+        self._network: Model | nn.Module = model
+        self._inputs: Callable[[slice | Index], Tensor] = evaluator.inputs
+        if model.layered and 0 < len(common) == model.split < model.parameters:
+            features = torch.cat([model.extractor(evaluator.inputs(rows)) for rows in evaluator.everything])
+            self._network, self._inputs = model.predictor, lambda piece: _select(features, piece)
+
+    def score(self, device: int, own: Tensor) -> Floats:
+        """Accuracy and loss of a device with its own weights behind the common ones."""
+        scores: Floats = self._outcomes(own, self._evaluator.pieces(device)).mean(axis=1)
+        return scores
+
+    def score_alike(self, devices: list[int], own: Tensor) -> tuple[Floats, float]:
+        """Scores of devices with the same weights, one row each, and the accuracy on the whole test set."""
+        outcomes, rows = self._outcomes(own, self._evaluator.everything), self._evaluator.rows
+        means = {id(some): outcomes[:, some].mean(axis=1) for some in rows}
+        return np.array([means[id(rows[device])] for device in devices]), float(outcomes[0].mean())
+
+    def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
+        """For each of the samples 1 or 0, for right or wrong, and the loss."""
+        model, y = self._evaluator.model, self._evaluator.y
+        model.load(own, start=self._common)
+        parts = [_outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows]
+        return torch.cat(parts, dim=1).cpu().numpy()
 
 
 def pieces_of(rows: Index, most: int) -> Rows:

@@ -1,56 +1,29 @@
-"""A learning task: model, data and algorithm put together, as the round loop uses it.
+"""A learning task: a method and the data of all devices, as simulated devices use it.
 
-`start` makes the state, `advance` trains the scheduled devices and aggregates, `evaluate` tests all devices.
-A state is never changed in place, and all randomness is addressed by seed, round and device, so a state and a
+All randomness is addressed by seed, round and device, and a state is never changed in place, so a state and a
 round number are all that is needed to go on.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pmafl.data.dataset import Dataset
-from pmafl.data.partition import Partition
+from pmafl.data import Dataset, Partition
 from pmafl.errors import InputError
-from pmafl.learning.aggregation import aggregate_for
-from pmafl.learning.algorithms import find_algorithm
-from pmafl.learning.architecture import ARCHITECTURES
-from pmafl.learning.engine import Engine
-from pmafl.learning.evaluation import Evaluator, Metrics
+from pmafl.learning.evaluation import Evaluator, Metrics, metrics_of
 from pmafl.learning.inputs import Inputs, Samples
-from pmafl.learning.model import build_model, count_multiply_adds
-from pmafl.learning.rounds import LearningState, train_device
-from pmafl.learning.workload import Workload, charge
+from pmafl.learning.method import LearningState, Method, Trained
 from pmafl.settings import LearningSettings
 from pmafl.streams import stream
 
 
-@dataclass(frozen=True)
-class RoundInfo:
-    """What a person wants to see of a round.
-
-    samples: training samples of the scheduled devices together.
-    update_norm: Euclidean length of the extractor's change.
-    """
-
-    samples: int
-    update_norm: float
-
-
 class LearningTask:
-    """One model, one data set split over devices, one algorithm.
-
-    samples: training samples of each device. workload: what a round costs a device (Q, G and tau).
-    shared: how many leading parameters are shared.
-    """
+    """One method, one data set split over devices. samples: training samples of each device."""
 
     samples: NDArray[np.int64]
-    workload: Workload
-    shared: int
 
     def __init__(
         self,
@@ -61,66 +34,81 @@ class LearningTask:
         inputs: Literal["standardised", "unit"] = "standardised",
     ) -> None:
         _check(dataset, partition)
-        self.learning, self.seed = learning, seed
-        self.bits_per_parameter = learning.upload_bits_per_parameter
-        self.algorithm = find_algorithm(learning)
-        self.device = _device(learning.device)
-        shape = dataset.input_shape
-        self.model = build_model(learning, shape, dataset.classes, stream(seed, "weights"), self.device)
-        self.engine = Engine(self.model, learning)
-        self.shared = self.algorithm.shared(self.model.split, self.model.parameters)
-        counted = (
-            ARCHITECTURES[learning.model](shape, dataset.classes).multiply_adds
-            if learning.model in ARCHITECTURES
-            else count_multiply_adds(self.model, shape)
-        )
-        self.workload = charge(learning, self.algorithm, self.model.split, self.model.parameters, counted)
-
-        layout = (self.model.convolutional and len(shape) == 3, self.device)
+        self.seed = seed
+        self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
+        model = self.method.model
+        layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
-        self._evaluator = Evaluator(self.model, test, partition.test)
+        self._evaluator = Evaluator(model, test, partition.test)
+        self._evaluated: tuple[LearningState, Metrics] | None = None
         self.samples = partition.sizes
-        self._initial = self.model.flat.clone()
 
     def start(self) -> LearningState:
-        """The state before the first round: every device has the same initial weights."""
-        return LearningState(self._initial[: self.shared].clone(), self._initial[self.shared :].clone())
+        """The state before the first round."""
+        return self.method.start()
+
+    def train(self, state: LearningState, device: int, round_index: int) -> Trained:
+        """What a device does in a round."""
+        method, rng = self.method, stream(self.seed, "batches", round_index, device)
+        received, held = method.received(state.server), method.held(state, device)
+        return method.train(device, received, held, self.device_samples(device), rng)
 
     def advance(
         self, state: LearningState, scheduled: Sequence[int] | NDArray[np.int64], round_index: int
-    ) -> tuple[LearningState, RoundInfo]:
-        """Train the scheduled devices from `state` and aggregate their uploads, in order of their index."""
-        devices = sorted({int(k) for k in scheduled})
-        if not devices:
-            return state, RoundInfo(0, 0.0)
-        aggregate, heads = aggregate_for(self.learning, state.extractor), dict(state.heads)
-        for device in devices:
-            payload, head = train_device(
-                self.algorithm,
-                self.engine,
-                state.extractor,
-                state.head(device),
-                self.device_samples(device),
-                stream(self.seed, "batches", round_index, device),
-                self.bits_per_parameter,
-            )
-            aggregate.add(payload, int(self.samples[device]))
-            if len(head):
-                heads[device] = head
-        extractor = aggregate.result()
-        change = float(torch.linalg.vector_norm(extractor - state.extractor))
-        info = RoundInfo(int(self.samples[devices].sum()), change)
-        return LearningState(extractor, state.initial_head, heads), info
+    ) -> LearningState:
+        """Train the scheduled devices from `state` and combine their uploads, in order of their index."""
+        combining = self.method.combining(state)
+        for device in sorted({int(k) for k in scheduled}):
+            combining.add(device, self.train(state, device, round_index), int(self.samples[device]))
+        return combining.result()
 
     def evaluate(self, state: LearningState) -> Metrics:
         """Accuracy and loss of all devices on their own test samples."""
-        return self._evaluator(state)
+        if self._evaluated is None or not _same(self._evaluated[0], state):
+            self._evaluated = (state, self._evaluate(state))
+        return self._evaluated[1]
+
+    @torch.no_grad()
+    def _evaluate(self, state: LearningState) -> Metrics:
+        """Models differ behind their common weights only; those that never trained are alike."""
+        method, scores = self.method, np.empty((len(self._rows), 2))
+        untrained = method.personal(state.server, method.memory)
+        test = self._evaluator.begin(untrained[: method.common])
+        for device, held in state.devices.items():
+            if (known := self._known_score(state, device)) is not None:
+                scores[device] = known
+            else:
+                scores[device] = test.score(device, method.personal(state.server, held)[method.common :])
+        if rest := [device for device in range(len(scores)) if device not in state.devices]:
+            scores[rest], right = test.score_alike(rest, untrained[method.common :])
+        alone = not method.memory and not state.devices  # one model for all
+        return metrics_of(scores, right if alone else None)
+
+    def _known_score(self, state: LearningState, device: int) -> NDArray[np.float64] | None:
+        """A device's score in the evaluation before, where neither the server nor the device has changed."""
+        if self._evaluated is None:
+            return None
+        before, metrics = self._evaluated
+        same = before.devices.get(device) is state.devices[device] and _same_server(before, state)
+        return np.array([metrics.device_accuracy[device], metrics.device_loss[device]]) if same else None
 
     def device_samples(self, device: int) -> Samples:
         """A device's training samples."""
         return self._train.rows(self._rows[device])
+
+
+def _same(one: LearningState, other: LearningState) -> bool:
+    """Whether nothing has been trained between two states."""
+    same_devices = one.devices.keys() == other.devices.keys() and all(
+        held is other.devices[device] for device, held in one.devices.items()
+    )
+    return same_devices and _same_server(one, other)
+
+
+def _same_server(one: LearningState, other: LearningState) -> bool:
+    return one.server is other.server or not (one.server or other.server)
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:
@@ -135,11 +123,3 @@ def _check(dataset: Dataset, partition: Partition) -> None:
             raise InputError(
                 f"data set {dataset.name!r}: device {empty[0]} has no {purpose} samples; each needs one"
             )
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("learning.device = 'cuda': torch finds no GPU here; use 'auto' or 'cpu'")
-    return torch.device(name)

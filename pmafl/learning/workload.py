@@ -4,8 +4,13 @@ All three follow from the model, its split and the algorithm, so energy and lear
 paper's own networks nothing here needs torch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
@@ -16,9 +21,12 @@ BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
 
 @dataclass(frozen=True)
 class Workload:
-    """The costs of one device's round; the number of its samples comes from the partition."""
+    """The costs of one device's round; the number of its samples comes from the partition.
 
-    upload_bits: int
+    upload_bits: one number, or an array with an entry per device where uploads differ.
+    """
+
+    upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
 
@@ -39,8 +47,6 @@ def workload(
         split = shared_parameters(architecture, learning.shared_layers)
         return charge(learning, algorithm, split, architecture.parameters, architecture.multiply_adds)
 
-    import numpy as np
-
     from pmafl.learning.model import build_model, count_multiply_adds
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
@@ -53,14 +59,17 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     counted = learning.operations_per_sample == "count"
+    sizes = algorithm.uploads(split, parameters).values()
     return Workload(
-        upload_bits=upload_bits(algorithm.shared(split, parameters), learning.upload_bits_per_parameter),
+        upload_bits=sum(upload_bits(size, learning.upload_bits_per_parameter) for size in sizes),
         operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
-        charged_iterations=algorithm.charged_iterations,
+        charged_iterations=algorithm.iterations,
     )
 
 
-def upload_bits(parameters: int, bits_per_parameter: int) -> int:
-    """Size of an upload, the scales of 8-bit uploads included."""
+def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:
+    """Size of an upload, the scales of 8-bit uploads included; an array where sizes differ by device."""
+    if not isinstance(parameters, int):
+        return np.array([upload_bits(int(size), bits_per_parameter) for size in parameters])
     scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
     return parameters * bits_per_parameter + scales

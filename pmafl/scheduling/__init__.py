@@ -1,12 +1,15 @@
-"""Which devices take part in a round: one policy a file, found here by name.
+"""Which devices take part in a round: one policy a file, found here by name or at ``package.module:name``.
 
-A policy is a function of the round problem and a random generator that gives a `Decision`; a constructor
-makes one from its options. A user's own is one function (a policy, or a constructor if it has options) and
-one line, ``register("mine", function)``, or its path ``package.module:function`` instead of a name:
+A policy is a function of the round problem and a random generator that gives a `Decision`; what plans or
+remembers has more (see `policy`). A user's own is one function and one line, ``POLICIES.register("mine",
+function)``, or its path instead of a name:
 
     def strongest(problem, rng):
         chosen = problem.channel_gain >= np.quantile(problem.channel_gain, 0.9)
         return allocate_given(problem, chosen, "strongest")
+
+A function whose first parameter is called `problem` is a policy. Anything else is called with the options of
+the settings and must give one.
 """
 
 import functools
@@ -15,13 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 from pmafl.errors import InputError
-from pmafl.plugins import load_object
-from pmafl.scheduling.decision import Decision, Policy
+from pmafl.registry import Registry, check_options, make
+from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.everyone import choose_everyone, everyone
 from pmafl.scheduling.exhaustive import exhaustive
-from pmafl.scheduling.given import allocate_given, allocate_without_limits
+from pmafl.scheduling.given import allocate_fitting, allocate_given, allocate_without_limits
 from pmafl.scheduling.ocean import ocean
+from pmafl.scheduling.policy import Outcome, Outlook, Policy, State, as_policy
 from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.set_expansion import set_expansion
 from pmafl.scheduling.steady import steady
@@ -29,75 +33,53 @@ from pmafl.scheduling.uniform import choose_uniformly, uniform
 from pmafl.wireless.problem import Index
 
 __all__ = [
+    "POLICIES",
     "Decision",
+    "Outcome",
+    "Outlook",
     "Policy",
+    "State",
+    "allocate_fitting",
     "allocate_given",
     "find_policy",
     "find_unlimited_policy",
-    "names",
-    "register",
 ]
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "set-expansion": set_expansion,
-    "dual": dual,
-    "steady": steady,
-    "exhaustive": exhaustive,
-    "ocean": ocean,
-    "rs-wel": rs_wel,
-    "uniform": uniform,
-    "all": everyone,
-}
+POLICIES: Registry[Callable[..., Any]] = Registry(
+    "policy",
+    "policy.name",
+    {
+        "set-expansion": set_expansion,
+        "dual": dual,
+        "steady": steady,
+        "exhaustive": exhaustive,
+        "ocean": ocean,
+        "rs-wel": rs_wel,
+        "uniform": uniform,
+        "all": everyone,
+    },
+)
 # Those that choose without looking at the radio.
 _CHOICES: dict[str, Callable[..., Index]] = {"uniform": choose_uniformly, "all": choose_everyone}
 
 
-def register(name: str, function: Callable[..., Any]) -> None:
-    """Makes a policy, or a constructor of one, available by name, in settings and on the command line."""
-    _FUNCTIONS[name] = function
-
-
-def names() -> list[str]:
-    """Names of all policies."""
-    return list(_FUNCTIONS)
-
-
 def find_policy(name: str, **options: Any) -> Policy:
-    """The policy called `name`, or at the path ``package.module:function``, with its options."""
-    if ":" in name:
-        function = load_object(name, "policy")
-    elif name in _FUNCTIONS:
-        function = _FUNCTIONS[name]
-    else:
-        choices = ", ".join(names())
-        raise InputError(f"there is no policy {name!r}; choose {choices} or package.module:function")
-    if not callable(function):
-        raise InputError(f"policy {name!r} is a {type(function).__name__}; it must be a function")
-    if _accepts(function, "problem", "rng", **options) and not _accepts(function, **options):
-        return functools.partial(function, **options) if options else function
-    _check_options(name, function, options)
-    made: Policy = function(**options)
-    return made
+    """The policy called `name`, or at the path ``package.module:name``, with its options."""
+    entry, what = POLICIES.find(name), f"policy {name!r}"
+    if _decides(entry):
+        check_options(entry, what, 2, options)
+        return as_policy(functools.partial(entry, **options), name)
+    return as_policy(make(entry, what, (), options), name)
 
 
 def find_unlimited_policy(name: str, **options: Any) -> Policy:
     """The policy where radio and energy have no limits (the paper's Section V-B): it only chooses."""
     if name not in _CHOICES:
         raise InputError(f"policy {name!r} needs the radio; without it choose {' or '.join(_CHOICES)}")
-    _check_options(name, _FUNCTIONS[name], options)
-    return allocate_without_limits(name, functools.partial(_CHOICES[name], **options))
+    check_options(POLICIES.find(name), f"policy {name!r}", 0, options)
+    return as_policy(allocate_without_limits(name, functools.partial(_CHOICES[name], **options)), name)
 
 
-def _accepts(function: Callable[..., Any], *arguments: Any, **options: Any) -> bool:
-    try:
-        inspect.signature(function).bind(*arguments, **options)
-    except TypeError:
-        return False
-    return True
-
-
-def _check_options(name: str, function: Callable[..., Any], options: dict[str, Any]) -> None:
-    if not _accepts(function, **options):
-        known = ", ".join(inspect.signature(function).parameters) or "none"
-        given = ", ".join(options) or "none"
-        raise InputError(f"policy {name!r} was given the options {given}; it has {known}")
+def _decides(entry: Any) -> bool:
+    """Whether an entry is itself a policy: its first parameter is called `problem`."""
+    return inspect.isroutine(entry) and next(iter(inspect.signature(entry).parameters), "") == "problem"

@@ -70,7 +70,7 @@ class Decision:
         return [] if self.dropped is None else [int(device) for device in np.flatnonzero(self.dropped)]
 
 
-Policy = Callable[[RoundProblem, np.random.Generator], Decision]
+Plain = Callable[[RoundProblem, np.random.Generator], Decision]
 
 
 def decide(

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Allocation, Sets, energy_weights
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.market import Market, count_willing, offers, open_market
 from pmafl.wireless.problem import Array, Mask, RoundProblem
 
@@ -20,7 +20,7 @@ TRIALS = 8  # neighbouring sets solved in a step
 LOG_NOTHING = -500.0  # log of a price that is as good as 0
 
 
-def dual(tolerance: float = 1e-3) -> Policy:
+def dual(tolerance: float = 1e-3) -> Plain:
     """The policy; it stops improving once the gap is below `tolerance` times the bound."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:

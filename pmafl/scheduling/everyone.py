@@ -3,12 +3,12 @@
 import numpy as np
 
 from pmafl.allocation.frontier import frontiers
-from pmafl.scheduling.decision import Decision, Policy
+from pmafl.scheduling.decision import Decision, Plain
 from pmafl.scheduling.given import allocate_fitting
 from pmafl.wireless.problem import SMALLEST, Index, RoundProblem
 
 
-def everyone() -> Policy:
+def everyone() -> Plain:
     """The policy `all`; where they do not fit together, those with the fewest samples per share are dropped.
 
     The share is the least that the device can live with. By this order the most samples fit the band, but for
@@ -17,7 +17,9 @@ def everyone() -> Policy:
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         frontier = frontiers(problem)
-        share = np.minimum(frontier.min_share, 2.0)  # above 1 nobody can take part, and infinity cannot divide
+        share = np.minimum(
+            frontier.min_share, 2.0
+        )  # above 1 nobody can take part, and infinity cannot divide
         order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
         return allocate_fitting(problem, frontier, order, "all")
 

@@ -6,14 +6,14 @@ from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets, energy_weights
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.wireless.problem import RoundProblem
 
 MOST_DEVICES = 16
 BLOCK = 4096  # sets solved together
 
 
-def exhaustive() -> Policy:
+def exhaustive() -> Plain:
     """The policy; its objective is its own lower bound."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:

@@ -13,7 +13,7 @@ from pmafl.allocation.frontier import Frontier, frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets, energy_weights
 from pmafl.errors import NoAnswer
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.reasons import unable
 from pmafl.wireless.problem import Index, Mask, RoundProblem
 
@@ -49,7 +49,7 @@ def _allocate(problem: RoundProblem, frontier: Frontier, scheduled: Mask, policy
     return decide(problem, policy, joint(frontier, sets, energy_weights(problem.queue_j, sets)))
 
 
-def allocate_without_limits(policy: str, choose: Callable[[int, np.random.Generator], Index]) -> Policy:
+def allocate_without_limits(policy: str, choose: Callable[[int, np.random.Generator], Index]) -> Plain:
     """The policy that schedules whom `choose` takes, with no radio, no clock and no energy to count."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:

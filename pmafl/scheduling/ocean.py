@@ -12,12 +12,12 @@ from pmafl.allocation.bandwidth import bandwidth, smallest_share
 from pmafl.allocation.frontier import Frontier, energy, frontiers
 from pmafl.allocation.sets import Allocation, Allocator, Sets
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand
 from pmafl.wireless.problem import Array, RoundProblem
 
 
-def ocean(compute_fraction: float = 0.0) -> Policy:
+def ocean(compute_fraction: float = 0.0) -> Plain:
     """The policy; 0 computes at f_max, above it is the fraction of the deadline given to computing."""
     if not 0 <= compute_fraction < 1:
         raise InputError(f"compute_fraction is {compute_fraction}; it must be from 0 (f_max) to below 1")

@@ -70,9 +70,6 @@ class Outcome:
     loss: Array
 
 
-Plain = Callable[[RoundProblem, np.random.Generator], Decision]
-
-
 def _nothing(outlook: Outlook) -> State:
     return {}
 

@@ -11,11 +11,11 @@ import numpy as np
 from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.wireless.problem import RoundProblem
 
 
-def rs_wel() -> Policy:
+def rs_wel() -> Plain:
     """The policy; devices that cannot take part even alone are passed over."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:

@@ -6,12 +6,12 @@ from pmafl.allocation import ALLOCATORS
 from pmafl.allocation.frontier import Frontier, frontiers
 from pmafl.allocation.time_division import time_division
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Policy, decide
+from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand
 from pmafl.wireless.problem import Array, RoundProblem
 
 
-def set_expansion(inner: str = "joint") -> Policy:
+def set_expansion(inner: str = "joint") -> Plain:
     """The policy; `inner` names what allocates each set: `joint`, or the paper's own `alternating`."""
     if inner not in ALLOCATORS:
         raise InputError(f"inner is {inner!r}; it must be one of {', '.join(ALLOCATORS)}")

@@ -4,12 +4,12 @@ import numpy as np
 
 from pmafl.allocation.frontier import frontiers
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Policy
+from pmafl.scheduling.decision import Decision, Plain
 from pmafl.scheduling.given import allocate_fitting
 from pmafl.wireless.problem import Index, RoundProblem
 
 
-def uniform(count: int = 10) -> Policy:
+def uniform(count: int = 10) -> Plain:
     """The policy; of devices that cannot take part, or do not fit together, the last drawn are dropped."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:

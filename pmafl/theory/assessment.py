@@ -19,8 +19,8 @@ import numpy as np
 
 from pmafl import __version__, runs
 from pmafl.errors import InputError
+from pmafl.rounds import play
 from pmafl.settings import Settings
-from pmafl.simulation import advance, build_world, start, wireless_world
 from pmafl.theory.constants import Array, Constants, conditions
 from pmafl.theory.measurement import (
     ConstantRow,
@@ -30,6 +30,7 @@ from pmafl.theory.measurement import (
     typical_constants,
 )
 from pmafl.theory.promise import SOUND, Promise, against_losses, departures, promise
+from pmafl.world import build_world, wireless_world
 
 Schedule = list[list[int]]
 Report = Callable[[int, int], None]
@@ -186,11 +187,7 @@ def _policy_samples(name: str, settings: Settings) -> Array:
     options = settings.policy.options if name == settings.policy.name else {}
     policy = settings.policy.model_copy(update={"name": name, "options": options})
     world = wireless_world(settings.model_copy(update={"policy": policy}))
-    state, samples = start(world), []
-    while state.round < settings.run.rounds:
-        state, record = advance(world, state)
-        samples.append(float(record.scheduled_samples))
-    return np.array(samples)
+    return np.array([float(record.scheduled_samples) for _, record in play(world)])
 
 
 def _listed_samples(value: str, settings: Settings) -> Array:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from pmafl.errors import InputError, NoAnswer
-from pmafl.learning.rounds import LearningState
+from pmafl.learning.method import LearningState
 from pmafl.learning.task import LearningTask
 from pmafl.streams import stream
 from pmafl.theory.constants import Array
@@ -74,25 +75,26 @@ def replay(task: LearningTask, schedule: Schedule) -> Iterator[tuple[int, Learni
     state = task.start()
     yield 0, state
     for index, scheduled in enumerate(schedule):
-        state, _ = task.advance(state, scheduled, index)
+        state = task.advance(state, scheduled, index)
         yield index + 1, state
 
 
 def _check(task: LearningTask) -> None:
-    if not task.shared:
+    if not task.method.common:
         raise InputError("this run shares no parameters; the bound is about a shared extractor")
-    if task.model.stochastic:
+    if task.method.model.stochastic:
         raise InputError("this run's model has dropout; the bound is about a loss that is not random")
 
 
 def _measure_at(task: LearningTask, state: LearningState, done: int, probed: NDArray[np.int64]) -> Point:
     weights = task.samples / task.samples.sum()
-    mean = torch.zeros_like(state.extractor, dtype=torch.float64)
+    shared = task.method.common
+    mean = torch.zeros(shared, dtype=torch.float64, device=task.method.device)
     losses, norms_squared = np.zeros((2, len(weights)))
     for device, weight in enumerate(weights):
-        flat = torch.cat([state.extractor, state.head(device)])
-        losses[device], gradient = task.engine.gradient(flat, task.device_samples(device))
-        of_extractor = gradient[: task.shared].double()
+        flat = _weights(task, state, device)
+        losses[device], gradient = task.method.engine.gradient(flat, task.device_samples(device))
+        of_extractor = gradient[:shared].double()
         norms_squared[device] = of_extractor.square().sum()
         mean += weight * of_extractor
     loss = float(weights @ losses)
@@ -104,21 +106,26 @@ def _measure_at(task: LearningTask, state: LearningState, done: int, probed: NDA
 
 
 def _hessian_norms(task: LearningTask, state: LearningState, device: int, done: int) -> Smoothness:
-    model, samples = task.model, task.device_samples(device)
-    model.load(torch.cat([state.extractor, state.head(device)]))
+    model, samples = task.method.model, task.device_samples(device)
+    model.load(_weights(task, state, device))
     model.train_only(shared=True, personal=True)
     stride = -(-len(samples.y) // CURVATURE_SAMPLES)
     loss = functional.cross_entropy(model(samples.x[::stride]), samples.y[::stride])
-    personal = model.personal if task.shared < model.parameters else []
+    personal = model.personal if task.method.common < model.parameters else []
     shared = model.shared if personal else [*model.shared, *model.personal]
     return hessian_norms(loss, shared, personal, stream(task.seed, "curvature", done, device))
 
 
 def _step_norms(task: LearningTask, state: LearningState, device: int) -> Smoothness:
-    samples, engine = task.device_samples(device), task.engine
+    samples, engine = task.device_samples(device), task.method.engine
     return step_norms(
         lambda weights: engine.gradient(weights, samples)[1],
-        torch.cat([state.extractor, state.head(device)]),
-        task.shared,
+        _weights(task, state, device),
+        task.method.common,
         (engine.extractor_rate, engine.predictor_rate),
     )
+
+
+def _weights(task: LearningTask, state: LearningState, device: int) -> Tensor:
+    """A device's whole model."""
+    return task.method.personal(state.server, task.method.held(state, device))

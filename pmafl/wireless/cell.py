@@ -7,12 +7,10 @@ each round are streams of their own.
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmafl.errors import InputError
 from pmafl.settings import CellSettings
-
-Array = NDArray[np.float64]
+from pmafl.wireless.problem import Array
 
 
 def noise_w_per_hz(noise_dbm_per_hz: float) -> float:
@@ -21,12 +19,20 @@ def noise_w_per_hz(noise_dbm_per_hz: float) -> float:
 
 
 def place(cell: CellSettings, devices: int, rng: np.random.Generator) -> Array:
-    """Distances to the server in metres: uniform in the square, redrawn inside the smallest distance."""
+    """Where devices stand, in metres from the server, shape (2, devices).
+
+    Uniform in the square, and drawn again inside the smallest distance.
+    """
     half_side_m = cell.side_m / 2
-    distance_m = np.zeros(devices)
-    while (close := distance_m < cell.min_distance_m).any():
-        x, y = rng.uniform(-half_side_m, half_side_m, (2, int(close.sum())))
-        distance_m[close] = np.hypot(x, y)
+    position_m = np.zeros((2, devices))
+    while (close := distances(position_m) < cell.min_distance_m).any():
+        position_m[:, close] = rng.uniform(-half_side_m, half_side_m, (2, int(close.sum())))
+    return position_m
+
+
+def distances(position_m: Array) -> Array:
+    """To the server, in metres."""
+    distance_m: Array = np.hypot(*position_m)
     return distance_m
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmafl.settings import Distribution, FleetSettings, Spread
-
-Array = NDArray[np.float64]
+from pmafl.settings import FleetSettings
+from pmafl.spreads import draw
+from pmafl.wireless.problem import Array
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,6 @@ class Fleet:
     @property
     def devices(self) -> int:
         return int(self.samples.size)
-
-
-def draw(spread: Spread, devices: int, rng: np.random.Generator) -> Array:
-    """One value a device from a number, a list or a distribution."""
-    if not isinstance(spread, Distribution):
-        return np.broadcast_to(np.asarray(spread, dtype=np.float64), (devices,)).copy()
-    if spread.distribution == "choice":
-        return rng.choice(np.asarray(spread.values), devices)
-    if spread.distribution == "loguniform":
-        return np.exp(rng.uniform(np.log(spread.low), np.log(spread.high), devices))
-    return rng.uniform(spread.low, spread.high, devices)
-
-
-def draw_samples(spread: Spread | str, devices: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
-    """Whole numbers of training samples a device, or None for "equal": what dividing the data set gives."""
-    if isinstance(spread, str):
-        return None
-    return np.maximum(np.rint(draw(spread, devices, rng)), 1).astype(np.int64)
 
 
 def build_fleet(

@@ -96,4 +96,6 @@ def min_share(problem: RoundProblem) -> Array:
     floor_times_gain = problem.sent_bits * problem.noise_w_per_hz * LN2
     y = largest_efficiency(energy_limit_j * problem.channel_gain / floor_times_gain)
     product = problem.bandwidth_hz * upload_time_s * y
-    return np.divide(problem.sent_bits * LN2, product, out=np.full_like(product, np.inf), where=able & (y > 0))
+    return np.divide(
+        problem.sent_bits * LN2, product, out=np.full_like(product, np.inf), where=able & (y > 0)
+    )

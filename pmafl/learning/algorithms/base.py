@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Train = Callable[[Engine, Tensor, Samples, np.random.Generator], Tensor]
     Local = Callable[[Engine, Tensors, Tensors, Samples, np.random.Generator], tuple[Tensors, Tensors]]
 
-# Numbers of parameters by name, from the size of the extractor and of the whole model; a sequence has one entry
-# per device.
+# Numbers of parameters by name, from the sizes of the extractor and of the whole model; a sequence has one
+# entry per device.
 Sizes = Callable[[int, int], Mapping[str, "int | Sequence[int]"]]
 
 
@@ -79,28 +79,32 @@ def together(learning: LearningSettings, proximal_weight: float = 0.0) -> Train:
 
 
 def split_model(train: Train, iterations: int) -> Algorithm:
-    """Devices share the extractor u and keep their predictor v; they differ in how they train both."""
+    """Devices share the extractor u and keep their predictor v; algorithms differ in how both are trained."""
 
     def start(model: Model) -> tuple[Tensors, Tensors]:
-        return {"extractor": model.flat[: model.split].clone()}, {"head": model.flat[model.split :].clone()}
+        return divide(model.flat, model.split)
 
     def local(
         engine: Engine, server: Tensors, device: Tensors, samples: Samples, rng: np.random.Generator
     ) -> tuple[Tensors, Tensors]:
-        weights, split = train(engine, personal(server, device), samples, rng), engine.model.split
-        return {"extractor": weights[:split]}, {"head": weights[split:].clone()}
+        return divide(train(engine, personal(server, device), samples, rng), engine.model.split)
+
+    def divide(weights: Tensor, split: int) -> tuple[Tensors, Tensors]:
+        """Extractor and head; what has no parameters has no name either."""
+        extractor = {"extractor": weights[:split].clone()} if split else {}
+        return extractor, {"head": weights[split:].clone()} if split < len(weights) else {}
 
     def personal(server: Tensors, device: Tensors) -> Tensor:
         from torch import cat
 
-        return cat([server["extractor"], device["head"]])
+        return cat([*server.values(), *device.values()])
 
     return Algorithm(
         start,
         local,
         personal,
         iterations,
-        uploads=lambda split, parameters: {"extractor": split},
+        uploads=lambda split, parameters: {"extractor": split} if split else {},
         common=lambda split, parameters: split,
     )
 

@@ -26,7 +26,9 @@ def rician(site: Site, k_factor_db: float = 6.0, correlation: float = 0.0) -> Ch
 
     def gains(state: State, round_index: int, rng: np.random.Generator) -> tuple[Array, State]:
         fresh = np.sqrt(1 - correlation**2)
-        state = {name: correlation * part + fresh * _normal(rng, site.devices) for name, part in state.items()}
+        state = {
+            name: correlation * part + fresh * _normal(rng, site.devices) for name, part in state.items()
+        }
         factor = (direct + scattered * state["real"]) ** 2 + (scattered * state["imaginary"]) ** 2
         return site.path_gain * factor, state
 

@@ -1,0 +1,169 @@
+"""An algorithm with its network: all of the learning side that needs no data.
+
+Both sides of the air have it. A device turns what it received and what it holds into an upload and what it
+holds now; the server combines uploads into its next state. The two share no memory, so that the same
+functions serve the simulator and real devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pmafl.errors import InputError
+from pmafl.learning.aggregation import Aggregate, aggregate_for
+from pmafl.learning.algorithms import find_algorithm
+from pmafl.learning.architecture import ARCHITECTURES
+from pmafl.learning.engine import Engine
+from pmafl.learning.inputs import Samples
+from pmafl.learning.model import build_model, count_multiply_adds
+from pmafl.learning.quantise import Payload, encode
+from pmafl.learning.workload import Workload, charge
+from pmafl.settings import LearningSettings
+from pmafl.streams import stream
+
+Tensors = dict[str, Tensor]
+Upload = dict[str, Payload]  # what goes over the air, by name
+
+
+@dataclass(frozen=True)
+class LearningState:
+    """What the next round needs: the server's tensors, and those of every device that has trained.
+
+    Where devices are real, they keep their own, and `devices` stays empty.
+    """
+
+    server: Tensors
+    devices: dict[int, Tensors] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A device's part of a round: its upload, what it holds now, and its loss before (NaN if unknown)."""
+
+    upload: Upload
+    memory: Tensors
+    loss: float
+
+
+class Method:
+    """One algorithm on one network.
+
+    workload: what a round costs a device (Q, G and tau). common: how many leading weights all personal models
+    have in common. memory: what every device holds before its first round.
+    """
+
+    workload: Workload
+    common: int
+    memory: Tensors
+
+    def __init__(
+        self, learning: LearningSettings, input_shape: tuple[int, ...], classes: int, seed: int
+    ) -> None:
+        self.learning = learning
+        self.algorithm = find_algorithm(learning)
+        self.device = _device(learning.device)
+        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        self.engine = Engine(self.model, learning)
+        counted = (
+            ARCHITECTURES[learning.model](input_shape, classes).multiply_adds
+            if learning.model in ARCHITECTURES
+            else count_multiply_adds(self.model, input_shape)
+        )
+        sizes = self.model.split, self.model.parameters
+        self.workload = charge(learning, self.algorithm, *sizes, counted)
+        self.common = self.algorithm.common(*sizes)
+        self._server, self.memory = self.algorithm.start(self.model)
+        self._received = (self.algorithm.downloads or self.algorithm.uploads)(*sizes)
+        self._uploaded = self.algorithm.uploads(*sizes)
+
+    def start(self) -> LearningState:
+        """The state before the first round."""
+        return LearningState(self._server)
+
+    def held(self, state: LearningState, device: int) -> Tensors:
+        """What a device holds."""
+        return state.devices.get(device, self.memory)
+
+    def received(self, server: Tensors) -> Tensors:
+        """What a device receives of the server's state."""
+        return {name: server[name] for name in self._received}
+
+    def upload_sizes(self, device: int) -> dict[str, int]:
+        """How many values a device uploads, by name."""
+        sizes = {
+            name: size if isinstance(size, int) else int(size[device])
+            for name, size in self._uploaded.items()
+        }
+        return {name: size for name, size in sizes.items() if size}
+
+    def form(self, device: int) -> Upload:
+        """An upload of the right form, with nothing in it."""
+        bits = self.learning.upload_bits_per_parameter
+        return {name: encode(torch.zeros(size), bits) for name, size in self.upload_sizes(device).items()}
+
+    def train(
+        self, device: int, received: Tensors, memory: Tensors, samples: Samples, rng: np.random.Generator
+    ) -> Trained:
+        """A device's side of a round."""
+        self.engine.first_loss = None
+        upload, memory = self.algorithm.local(self.engine, received, memory, samples, rng)
+        self._check(device, upload)
+        bits, loss = self.learning.upload_bits_per_parameter, self.engine.first_loss
+        encoded = {name: encode(values, bits) for name, values in upload.items()}
+        return Trained(encoded, memory, nan if loss is None else loss)
+
+    def combining(self, state: LearningState) -> Combining:
+        """The server's side of a round: takes uploads in order of their devices."""
+        return Combining(self, state)
+
+    def personal(self, server: Tensors, memory: Tensors) -> Tensor:
+        """A device's whole model as one vector."""
+        return self.algorithm.personal(self.received(server), memory)
+
+    def _check(self, device: int, upload: Mapping[str, Tensor]) -> None:
+        sizes, found = self.upload_sizes(device), {name: len(values) for name, values in upload.items()}
+        if found != sizes:
+            raise InputError(
+                f"algorithm {self.learning.algorithm!r} uploads {found} from device {device}; it said {sizes}"
+            )
+
+
+class Combining:
+    """A round's uploads on their way into the next state, each name by itself."""
+
+    def __init__(self, method: Method, state: LearningState) -> None:
+        self._method, self._state = method, state
+        self._devices = dict(state.devices)
+        self._parts: dict[str, Aggregate] = {}
+
+    def add(self, device: int, trained: Trained, samples: int) -> None:
+        if trained.memory:
+            self._devices[device] = trained.memory
+        for name, payload in trained.upload.items():
+            if name not in self._parts:
+                size, server = payload[0].numel(), self._state.server
+                before = server[name] if name in server else torch.zeros(size, device=self._method.device)
+                self._parts[name] = aggregate_for(self._method.learning, before)
+            self._parts[name].add(payload, samples)
+
+    def result(self) -> LearningState:
+        """The next state; the server's part is the one before if nobody uploaded."""
+        combined = {name: part.result() for name, part in self._parts.items()}
+        server = self._state.server
+        if combined:
+            server = self._method.algorithm.aggregate(server, combined)
+        return LearningState(server, self._devices)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("learning.device = 'cuda': torch finds no GPU here; use 'auto' or 'cpu'")
+    return torch.device(name)

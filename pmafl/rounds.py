@@ -1,0 +1,280 @@
+"""The round loop: ask the devices, decide, train, aggregate, update queues, record.
+
+`State` is what the next round needs, `Record` is what a person wants to see of a round. Everything random is
+addressed by seed, name and round, so going on from a saved state gives the same rounds as never having
+stopped, whoever the devices are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
+from pmafl.scheduling import Decision, Outcome, ask, queues
+from pmafl.scheduling.queues import QueueState
+from pmafl.settings import Settings
+from pmafl.streams import stream
+from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.world import World, build_world, make_problem, outlook
+
+if TYPE_CHECKING:
+    from pmafl.learning.evaluation import Metrics
+    from pmafl.learning.method import LearningState
+
+METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
+Callback = Callable[["World", "Record"], None]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What the next round needs.
+
+    Attributes:
+        round: its number.
+        queues: energy spent, and spent beyond the budget.
+        last_turn: the round in which each device last took part; -1 where never.
+        last_loss: the training loss that each device last reported; NaN where none.
+        policy: what the policy remembers; None before the first round.
+        devices: what the devices' side remembers.
+        learning: the server's tensors and those of simulated devices; None without learning.
+    """
+
+    round: int
+    queues: QueueState
+    last_turn: Array
+    last_loss: Array
+    policy: Arrays | None
+    devices: Arrays
+    learning: LearningState | None
+
+    def __repr__(self) -> str:
+        return f"<State before round {self.round} of {self.last_turn.size} devices>"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured",
+    or a loss that is no number any more: the training diverged.
+
+    `mean_energy_j` and `worst_energy_j` are energies per device and round, averaged from the start of the run:
+    over all devices, and of the device that spent most. `failed` are the scheduled devices whose update never
+    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out. `dropped` are
+    those that a policy wanted although they could not take part, or did not fit the band together. `train_loss`
+    is measured in a device's first pass over its samples. `notes` are what only some devices can tell; in the
+    file they stand beside the others.
+    """
+
+    round: int
+    scheduled: list[int]
+    scheduled_samples: int
+    bandwidth_share: list[float]
+    compute_time_s: list[float]
+    upload_time_s: list[float]
+    compute_energy_j: list[float]
+    upload_energy_j: list[float]
+    mean_energy_j: float
+    worst_energy_j: float
+    mean_queue_j: float
+    max_queue_j: float
+    objective: float | None
+    lower_bound: float | None
+    gap: float | None
+    accuracy: float | None = None
+    loss: float | None = None
+    accuracy_std: float | None = None
+    worst_tenth_accuracy: float | None = None
+    global_accuracy: float | None = None
+    failed: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    train_loss: list[float | None] = field(default_factory=list)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        return values | values.pop("notes")
+
+
+def start(world: World) -> State:
+    """The state before the first round."""
+    devices = world.fleet.devices
+    return State(
+        round=0,
+        queues=queues.start(devices, world.settings.policy.queue_start_j),
+        last_turn=np.full(devices, -1.0),
+        last_loss=np.full(devices, np.nan),
+        policy=None,
+        devices={},
+        learning=world.method.start() if world.method else None,
+    )
+
+
+def advance(world: World, devices: Devices, state: State) -> tuple[State, Record]:
+    """One round. A device that got an order is charged for it, whether or not its upload arrived.
+
+    Nobody knows how far a device came that failed. A queue that is too long costs it a round, one that is
+    too short its battery.
+    """
+    devices.restore(state.devices)
+    report = devices.report(state.round)
+    problem = round_problem(world, state, report)
+    remembered = state.policy
+    if remembered is None:
+        remembered = dict(world.policy.start(outlook(world, report.fleet)))
+    rng = stream(world.settings.run.seed, "policy", state.round)
+    decision = ask(world.policy, problem, remembered, rng, world.settings.policy.name)
+    learning, results = _train(world, devices, state, decision, report)
+    decision = _charged(decision, results)
+    outcome = _outcome(decision, results)
+    queue = queues.advance(state.queues, decision.energy_j, report.fleet.budget_j)
+    failed = sorted(set(decision.scheduled_devices) - results.keys())
+    metrics, notes = None, dict(report.notes)
+    if learning is not None and evaluation_is_due(world, state.round):
+        metrics, more = devices.evaluate(state.round, learning, failed)
+        notes |= more
+    after = State(
+        round=state.round + 1,
+        queues=queue,
+        last_turn=np.where(outcome.delivered, state.round, state.last_turn),
+        last_loss=np.where(np.isnan(outcome.loss), state.last_loss, outcome.loss),
+        policy=dict(world.policy.observe(remembered, problem, decision, outcome)),
+        devices=devices.memory(),
+        learning=learning,
+    )
+    record = _record(world, after, decision, outcome, metrics, report)
+    return after, replace(record, notes=notes | _notes(record.scheduled, results))
+
+
+def round_problem(world: World, state: State, report: Report) -> RoundProblem:
+    """All that the server knows when it decides the round."""
+    fleet = report.fleet
+    cap_j = np.full(fleet.devices, np.inf)
+    if world.settings.policy.hard_budget:
+        cap_j = queues.remaining_j(state.queues, fleet.budget_j, world.settings.run.rounds)
+    return make_problem(
+        world,
+        fleet,
+        report.gain,
+        state.queues.queue_j,
+        energy_cap_j=cap_j,
+        rounds_since=np.where(state.last_turn < 0, np.inf, state.round - state.last_turn),
+        last_loss=state.last_loss,
+        round=state.round,
+    )
+
+
+def _train(
+    world: World, devices: Devices, state: State, decision: Decision, report: Report
+) -> tuple[LearningState | None, dict[int, Result]]:
+    """The learning side after the round, and what came from each device; uploads are not kept."""
+    results: dict[int, Result] = {}
+    combining = world.method.combining(state.learning) if world.method and state.learning else None
+    for result in devices.train(state.round, decision, state.learning):
+        if combining is not None and result.trained is not None:
+            combining.add(result.device, result.trained, int(report.fleet.samples[result.device]))
+            result = replace(result, trained=replace(result.trained, upload={}))
+        results[result.device] = result
+    return combining.result() if combining else None, results
+
+
+def _charged(decision: Decision, results: Mapping[int, Result]) -> Decision:
+    """The decision with the energies that devices reported; the others keep what was planned."""
+    reported = {device: result.energy_j for device, result in results.items() if result.energy_j}
+    if not reported:
+        return decision
+    compute_j, upload_j = decision.compute_energy_j.copy(), decision.upload_energy_j.copy()
+    for device, (compute, upload) in reported.items():
+        compute_j[device], upload_j[device] = compute, upload
+    return replace(decision, compute_energy_j=compute_j, upload_energy_j=upload_j)
+
+
+def _outcome(decision: Decision, results: Mapping[int, Result]) -> Outcome:
+    delivered = np.zeros(decision.scheduled.size, bool)
+    delivered[list(results)] = True
+    loss = np.full(decision.scheduled.size, np.nan)
+    for device, result in results.items():
+        if result.trained is not None and math.isfinite(result.trained.loss):
+            loss[device] = result.trained.loss
+    return Outcome(delivered, decision.energy_j, loss)
+
+
+def evaluation_is_due(world: World, round_index: int) -> bool:
+    done = round_index + 1
+    return done % world.settings.run.evaluate_every == 0 or done == world.settings.run.rounds
+
+
+def _record(
+    world: World,
+    after: State,
+    decision: Decision,
+    outcome: Outcome,
+    metrics: Metrics | None,
+    report: Report,
+) -> Record:
+    """What a person wants to see of the round."""
+    devices, queue = decision.scheduled_devices, after.queues
+    arrived = np.flatnonzero(outcome.delivered)
+    energy_j = queue.spent_j / after.round
+    return Record(
+        round=after.round - 1,
+        scheduled=devices,
+        scheduled_samples=int(report.fleet.samples[arrived].sum()),
+        bandwidth_share=decision.bandwidth_share[devices].tolist(),
+        compute_time_s=decision.compute_time_s[devices].tolist(),
+        upload_time_s=decision.upload_time_s[devices].tolist(),
+        compute_energy_j=decision.compute_energy_j[devices].tolist(),
+        upload_energy_j=decision.upload_energy_j[devices].tolist(),
+        mean_energy_j=float(energy_j.mean()),
+        worst_energy_j=float(energy_j.max()),
+        mean_queue_j=float(queue.queue_j.mean()),
+        max_queue_j=float(queue.queue_j.max()),
+        objective=decision.objective if world.settings.run.wireless == "full" else None,
+        lower_bound=decision.lower_bound,
+        gap=decision.gap,
+        **{name: _finite(getattr(metrics, name, None)) for name in METRICS},
+        failed=[device for device in devices if not outcome.delivered[device]],
+        dropped=decision.dropped_devices,
+        train_loss=[_finite(loss) for loss in outcome.loss[devices].tolist()] if after.learning else [],
+    )
+
+
+def _notes(scheduled: list[int], results: Mapping[int, Result]) -> dict[str, list[Any]]:
+    """What devices noted, as lists that follow `scheduled`, with None for those that failed."""
+    names = dict.fromkeys(name for result in results.values() for name in result.notes)
+    return {
+        name: [results[device].notes.get(name) if device in results else None for device in scheduled]
+        for name in names
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def play(
+    world: World, devices: Devices | None = None, state: State | None = None
+) -> Iterator[tuple[State, Record]]:
+    """The rounds of a world, from a state (the start, if none is given) to the end."""
+    devices, state = devices or SimulatedDevices(world), state or start(world)
+    while state.round < world.settings.run.rounds:
+        state, record = advance(world, devices, state)
+        yield state, record
+
+
+def simulate(settings: Settings, callbacks: Iterable[Callback] = ()) -> Iterator[Record]:
+    """Run the settings and give the record of each round as it happens.
+
+    >>> from pmafl.settings import load
+    >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})
+    >>> [record.round for record in simulate(wireless)]
+    [0, 1, 2]
+    """
+    world = build_world(settings)
+    for _, record in play(world):
+        for callback in callbacks:
+            callback(world, record)
+        yield record

@@ -1,0 +1,160 @@
+"""The world of a run: what follows from its settings alone and stays fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmafl import data
+from pmafl.errors import InputError
+from pmafl.learning.workload import Workload, workload
+from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
+from pmafl.settings import Settings
+from pmafl.streams import stream
+from pmafl.wireless.cell import distances, noise_w_per_hz, path_gain, place
+from pmafl.wireless.channels import Channel, Site, make_channel
+from pmafl.wireless.fleet import Fleet, build_fleet
+from pmafl.wireless.problem import Array, RoundProblem
+
+if TYPE_CHECKING:
+    from pmafl.learning.method import Method
+    from pmafl.learning.task import LearningTask
+
+FADING_LEVELS = 32  # by which a policy knows the law of the fading
+
+
+@dataclass(frozen=True)
+class World:
+    """What stays fixed in a run.
+
+    Attributes:
+        settings: what the user asked for.
+        fleet: the devices, as the settings describe them.
+        position_m: where devices stand, shape (2, devices), the server being in the middle.
+        costs: upload size, operations and iterations of a device's round.
+        policy: decides a round.
+        channel: the channels' model.
+        method: the learning side's algorithm and network, or None without learning.
+        task: the same with the data of all devices, where they are simulated.
+    """
+
+    settings: Settings
+    fleet: Fleet
+    position_m: Array = field(repr=False)
+    costs: Workload
+    policy: Policy = field(repr=False)
+    channel: Channel = field(repr=False)
+    method: Method | None = field(default=None, repr=False)
+    task: LearningTask | None = field(default=None, repr=False)
+
+
+def build_world(settings: Settings) -> World:
+    """Everything that follows from the settings: devices, channels, costs, policy, data and network."""
+    seed, devices = settings.run.seed, settings.fleet.devices
+    position_m = place(settings.cell, devices, stream(seed, "placement"))
+    distance_m = distances(position_m)
+    site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
+    channel = make_channel(site, settings.run.rounds)
+    partition, costs, task = _learning_side(settings)
+    fleet = build_fleet(
+        settings.fleet,
+        partition.sizes,
+        costs.operations_per_sample,
+        channel.mean_gain,
+        stream(seed, "fleet", 1),
+    )
+    find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
+    policy = find(settings.policy.name, **settings.policy.options)
+    method = task.method if task else None
+    world = World(settings, fleet, position_m, costs, policy, channel, method, task)
+    _check_deadline(world)
+    return world
+
+
+def wireless_world(settings: Settings) -> World:
+    """The same world without its learning side: cheap to build, with the same devices and channels."""
+    run = settings.run.model_copy(update={"learning": "none"})
+    return build_world(settings.model_copy(update={"run": run}))
+
+
+def _learning_side(settings: Settings) -> tuple[data.Partition, Workload, LearningTask | None]:
+    """Who holds what, the costs of the model, and the learning task unless learning is switched off.
+
+    Without learning, a known data set's split needs its label counts only, and no file.
+    """
+    name, directory = settings.data.dataset, settings.data.directory
+    if settings.run.learning == "none":
+        known = data.KNOWN.get(name) or data.load(name, directory)
+        costs = workload(settings.learning, known.input_shape, known.classes)
+        return data.split_data(settings, known), costs, None
+    from pmafl.learning.task import LearningTask
+
+    dataset = data.load(name, directory)
+    partition = data.split_data(settings, dataset)
+    task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
+    return partition, task.method.workload, task
+
+
+def _check_deadline(world: World) -> None:
+    if world.settings.run.wireless == "none":
+        return
+    work_cycles = world.costs.charged_iterations * world.fleet.samples * world.fleet.cycles_per_sample
+    fastest_s = float((work_cycles / world.fleet.max_frequency_hz).min())
+    if fastest_s >= world.settings.cell.deadline_s:
+        raise InputError(
+            f"cell.deadline_s = {world.settings.cell.deadline_s:g}: no device can take part, for the fastest "
+            f"computes {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
+        )
+
+
+def channel_gain(world: World, round_index: int) -> Array:
+    """Channel power gains of a round; whoever asks gets the same."""
+    seed, channel = world.settings.run.seed, world.channel
+    state = channel.start(stream(seed, "fading"))
+    for index in range(round_index) if state else ():  # without a state, rounds do not depend on each other
+        _, state = channel.gains(state, index, stream(seed, "fading", index))
+    gain, _ = channel.gains(state, round_index, stream(seed, "fading", round_index))
+    return gain
+
+
+def channel_gains(world: World) -> Array:
+    """Channel power gains of all rounds, shape (rounds, devices)."""
+    seed, channel, gains = world.settings.run.seed, world.channel, []
+    state = channel.start(stream(seed, "fading"))
+    for index in range(world.settings.run.rounds):
+        gain, state = channel.gains(state, index, stream(seed, "fading", index))
+        gains.append(gain)
+    return np.stack(gains)
+
+
+def outlook(world: World, fleet: Fleet | None = None) -> Outlook:
+    """All that the server knows before the first round, of the world's devices or of those that reported."""
+    fleet = fleet or world.fleet
+    problem = make_problem(world, fleet, fleet.path_gain, np.zeros(fleet.devices))
+    return Outlook(problem, world.channel.law(FADING_LEVELS), world.settings.run.rounds)
+
+
+def make_problem(
+    world: World, fleet: Fleet, gain: Array, queue_j: Array, **more: Array | int
+) -> RoundProblem:
+    """The problem of a round with these devices, channels and queues; `more` are further fields of it."""
+    settings = world.settings
+    return RoundProblem(
+        bandwidth_hz=settings.cell.bandwidth_hz,
+        noise_w_per_hz=noise_w_per_hz(settings.cell.noise_dbm_per_hz),
+        deadline_s=settings.cell.deadline_s,
+        energy_coefficient=settings.fleet.energy_coefficient,
+        local_iterations=world.costs.charged_iterations,
+        tradeoff=settings.policy.tradeoff,
+        samples=fleet.samples,
+        cycles_per_sample=fleet.cycles_per_sample,
+        max_frequency_hz=fleet.max_frequency_hz,
+        max_power_w=fleet.max_power_w,
+        channel_gain=gain,
+        queue_j=queue_j,
+        upload_bits=np.asarray(world.costs.upload_bits, dtype=np.float64),
+        budget_j=fleet.budget_j,
+        **more,  # type: ignore[arg-type]
+    )
