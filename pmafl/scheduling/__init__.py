@@ -19,6 +19,7 @@ from typing import Any
 
 from pmafl.errors import InputError
 from pmafl.registry import Registry, check_options, make
+from pmafl.scheduling.checking import ask
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.everyone import choose_everyone, everyone
@@ -41,6 +42,7 @@ __all__ = [
     "State",
     "allocate_fitting",
     "allocate_given",
+    "ask",
     "find_policy",
     "find_unlimited_policy",
 ]
