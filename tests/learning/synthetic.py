@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from pmafl.data.dataset import Dataset
 from pmafl.data.partition import Partition
+from pmafl.learning.method import LearningState
 from pmafl.learning.task import LearningTask
 from pmafl.settings import LearningSettings, load
 
@@ -46,3 +48,8 @@ def partition(data: Dataset, devices: int = 4) -> Partition:
 def task(model: str = "mlp", seed: int = 3, devices: int = 4, **changes: Any) -> LearningTask:
     data = dataset(SHAPES.get(model, (1, 28, 28)))
     return LearningTask(learning(model, **changes), data, partition(data, devices), seed)
+
+
+def whole_model(made: LearningTask, state: LearningState, device: int) -> Tensor:
+    """A device's personal model."""
+    return made.method.personal(state.server, made.method.held(state, device))

@@ -1,11 +1,13 @@
 """What one algorithm becomes at the edge of its parameters is another: to the bit."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from pmafl.errors import InputError
-from pmafl.learning.algorithms import ALGORITHMS, find_algorithm, register
-from tests.learning.synthetic import learning, task
+from pmafl.learning.algorithms import ALGORITHMS, find_algorithm
+from tests.learning.synthetic import learning, task, whole_model
 from tests.learning.user_models import one_step
 
 
@@ -14,8 +16,8 @@ def models_after(rounds=3, **changes):
     made = task(**changes)
     state = made.start()
     for t in range(rounds):
-        state, _ = made.advance(state, [t % 4, (t + 1) % 4], t)
-    return [torch.cat([state.extractor, state.head(k)]) for k in range(4)]
+        state = made.advance(state, [t % 4, (t + 1) % 4], t)
+    return [whole_model(made, state, k) for k in range(4)]
 
 
 def same(first, second):
@@ -24,9 +26,10 @@ def same(first, second):
 
 @pytest.mark.parametrize("batch_size", [0, 16])
 def test_fedprox_without_its_term_is_fedavg(batch_size):
-    fedprox = models_after(algorithm="fedprox", proximal_weight=0.0, batch_size=batch_size)
+    fedprox = models_after(algorithm="fedprox", options={"proximal_weight": 0.0}, batch_size=batch_size)
     assert same(fedprox, models_after(algorithm="fedavg", batch_size=batch_size))
-    assert not same(fedprox, models_after(algorithm="fedprox", proximal_weight=0.5, batch_size=batch_size))
+    held = models_after(algorithm="fedprox", options={"proximal_weight": 0.5}, batch_size=batch_size)
+    assert not same(fedprox, held)
 
 
 @pytest.mark.parametrize(("model", "layers"), [("mlp", 4), ("cnn", 5)])
@@ -45,7 +48,7 @@ def test_pma_sharing_nothing_is_local_training(model, batch_size):
     assert same(pma, models_after(rounds, model=model, algorithm="local", batch_size=batch_size))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS.names())
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_same_seed_gives_the_same_bits(algorithm, precision):
     changes = {"algorithm": algorithm, "batch_size": 16, "precision": precision}
@@ -65,35 +68,36 @@ def test_fedrep_divides_equal_work_with_the_larger_half_for_the_head():
     calls = []
 
     class Recorder:
+        model = SimpleNamespace(split=2)
+
         def train(self, weights, samples, rng, iterations, part):
             calls.append((part, iterations))
             return weights
 
-    find_algorithm(learning(algorithm="fedrep", fedrep_work="equal")).local_update(
-        Recorder(), None, None, None
-    )
-    find_algorithm(learning(algorithm="fedrep", fedrep_work="double")).local_update(
-        Recorder(), None, None, None
-    )
+    server, device = {"extractor": torch.zeros(2)}, {"head": torch.zeros(1)}
+    for work in ("equal", "double"):
+        algorithm = find_algorithm(learning(algorithm="fedrep", options={"work": work}))
+        algorithm.local(Recorder(), server, device, None, None)
     assert calls == [("predictor", 3), ("extractor", 2), ("predictor", 5), ("extractor", 5)]
     with pytest.raises(InputError, match=">= 2"):
-        find_algorithm(learning(algorithm="fedrep", fedrep_work="equal", iterations=1))
+        find_algorithm(learning(algorithm="fedrep", options={"work": "equal"}, iterations=1))
 
 
 def test_a_users_algorithm_runs_by_path_and_by_name(monkeypatch):
-    monkeypatch.setattr("pmafl.learning.algorithms.ALGORITHMS", dict(ALGORITHMS))
-    register("one-step", one_step)
+    monkeypatch.setattr(ALGORITHMS, "_entries", dict(ALGORITHMS._entries))
+    ALGORITHMS.register("one-step", one_step)
     by_path = models_after(algorithm="tests.learning.user_models:one_step")
     assert same(by_path, models_after(algorithm="one-step"))
     assert same(by_path, models_after(algorithm="pma", iterations=1))
-    with pytest.raises(InputError, match="already called 'one-step'"):
-        register("one-step", one_step)
+    with pytest.raises(InputError, match="called 'one-step' already"):
+        ALGORITHMS.register("one-step", one_step)
 
 
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("fedsgd", "must be pma, fedavg, fedprox, fedrep, local"),
+        ("fedsgd", "did you mean 'fedavg'"),
+        ("scaffold", "choose pma, fedavg, fedprox, fedrep, local or package.module:name"),
         ("tests.learning.user_models:missing", "has no 'missing'"),
         ("builtins:repr", "must return an Algorithm, but returned str"),
     ],

@@ -6,17 +6,18 @@ from torch.nn import functional
 from pmafl.data.partition import Partition
 from pmafl.learning.evaluation import MOST_SLICES, pieces_of
 from pmafl.learning.task import LearningTask
-from tests.learning.synthetic import dataset, learning, partition, task
+from tests.learning.synthetic import dataset, learning, partition, task, whole_model
 
 
 def by_hand(made, state, device, test=None):
     """Run the device's whole model over its own test samples."""
     data = dataset()
     rows = (test or partition(data).test)[device]
-    made.model.load(torch.cat([state.extractor, state.head(device)]))
-    made.model.module.eval()
+    model = made.method.model
+    model.load(whole_model(made, state, device))
+    model.module.eval()
     with torch.no_grad():
-        logits = made.model.module(torch.from_numpy(data.scaled(data.x_test[rows]))).double()
+        logits = model.module(torch.from_numpy(data.scaled(data.x_test[rows]))).double()
     y = torch.from_numpy(data.y_test[rows])
     return float((logits.argmax(1) == y).float().mean()), float(functional.cross_entropy(logits, y))
 
@@ -38,7 +39,7 @@ def test_every_devices_own_model_is_tested_on_its_own_samples(changes):
     state = made.start()
     made.evaluate(state)
     for t in range(2):
-        state, _ = made.advance(state, [0, 2], t)
+        state = made.advance(state, [0, 2], t)
     metrics = made.evaluate(state)
     expected = np.array([by_hand(made, state, k) for k in range(4)])
     np.testing.assert_allclose(metrics.device_accuracy, expected[:, 0], atol=1e-6)
@@ -53,7 +54,7 @@ def test_devices_may_be_tested_on_any_samples(algorithm):
     data, rng = dataset(), np.random.default_rng(1)
     test = [np.sort(rng.choice(60, count, replace=False)) for count in (1, 30, 45, 60)]
     made = LearningTask(learning(algorithm=algorithm), data, Partition(partition(data).train, test), 3)
-    state, _ = made.advance(made.start(), [0, 1, 3], 0)
+    state = made.advance(made.start(), [0, 1, 3], 0)
     metrics = made.evaluate(state)
     expected = np.array([by_hand(made, state, k, test) for k in range(4)])
     np.testing.assert_allclose(metrics.device_accuracy, expected[:, 0], atol=1e-6)
@@ -87,18 +88,17 @@ def test_only_a_global_model_has_a_global_accuracy():
 def test_evaluating_does_not_disturb_training():
     made = task()
     state = made.start()
-    undisturbed, _ = made.advance(state, [0, 1], 0)
+    undisturbed = made.advance(state, [0, 1], 0)
     made.evaluate(state)
-    disturbed, _ = made.advance(state, [0, 1], 0)
-    assert torch.equal(undisturbed.extractor, disturbed.extractor)
+    disturbed = made.advance(state, [0, 1], 0)
+    assert torch.equal(undisturbed.server["extractor"], disturbed.server["extractor"])
 
 
 def test_a_round_without_devices_is_not_evaluated_again():
     made = task()
-    state, _ = made.advance(made.start(), [0, 1], 0)
+    state = made.advance(made.start(), [0, 1], 0)
     before = made.evaluate(state)
-    idle, info = made.advance(state, [], 1)
+    idle = made.advance(state, [], 1)
     assert made.evaluate(idle) is before
-    assert (info.samples, info.update_norm) == (0, 0.0)
-    moved, _ = made.advance(idle, [2], 2)
+    moved = made.advance(idle, [2], 2)
     assert made.evaluate(moved).loss != before.loss

@@ -16,8 +16,8 @@ for changes in ({"model": "mlp"}, {"model": "mlp", "batch_size": 16}, {"model": 
     made = task(**changes)
     state = made.start()
     for t in range(2):
-        state, _ = made.advance(state, [t, t + 1], t)
-    models += [state.extractor.numpy(), *(head.numpy() for head in state.heads.values())]
+        state = made.advance(state, [t, t + 1], t)
+    models += [state.server["extractor"].numpy(), *(held["head"].numpy() for held in state.devices.values())]
 numpy.save(sys.argv[2], numpy.concatenate(models))
 """
 
@@ -36,9 +36,9 @@ scale = np.ones(1, dtype=np.float32)
 names = tuple("0123456789")
 data = Dataset("made up", x, y, x[:10_000], y[:10_000], 10, scale, scale, names, "")
 task = LearningTask(load("mnist").learning, data, split(y, y[:10_000], devices, rng), seed=1)
-state, info = task.advance(task.start(), range(0, devices, 100), 0)
+state = task.advance(task.start(), range(0, devices, 100), 0)
 metrics = task.evaluate(state)
-assert info.samples == 600 and len(metrics.device_accuracy) == devices
+assert len(state.devices) == 100 and len(metrics.device_accuracy) == devices
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2)
 """
 

@@ -7,11 +7,11 @@ import torch
 from pmafl.data.partition import Partition
 from pmafl.errors import InputError
 from pmafl.learning.aggregation import Mean
+from pmafl.learning.method import LearningState
 from pmafl.learning.quantise import decode
-from pmafl.learning.rounds import train_device
 from pmafl.learning.task import LearningTask
 from pmafl.streams import stream
-from tests.learning.synthetic import dataset, learning, partition, task
+from tests.learning.synthetic import dataset, learning, partition, task, whole_model
 
 
 @pytest.mark.parametrize("algorithm", ["pma", "fedavg", "fedrep", "local"])
@@ -20,7 +20,7 @@ def test_devices_learn(algorithm):
     state = made.start()
     before = made.evaluate(state)
     for t in range(6):
-        state, _ = made.advance(state, range(4), t)
+        state = made.advance(state, range(4), t)
     after = made.evaluate(state)
     assert after.loss < before.loss / 2
     assert after.accuracy > 0.6 > before.accuracy
@@ -28,63 +28,62 @@ def test_devices_learn(algorithm):
 
 def test_a_state_is_never_changed_in_place():
     made = task()
-    first, _ = made.advance(made.start(), [0, 1], 0)
-    extractor, heads = first.extractor.clone(), {k: head.clone() for k, head in first.heads.items()}
+    first = made.advance(made.start(), [0, 1], 0)
+    extractor = first.server["extractor"].clone()
+    heads = {k: held["head"].clone() for k, held in first.devices.items()}
     made.advance(first, [1, 2], 1)
-    assert torch.equal(first.extractor, extractor)
-    assert heads.keys() == first.heads.keys()
-    assert all(torch.equal(first.heads[k], head) for k, head in heads.items())
+    assert torch.equal(first.server["extractor"], extractor)
+    assert heads.keys() == first.devices.keys()
+    assert all(torch.equal(first.devices[k]["head"], head) for k, head in heads.items())
 
 
 def test_a_restored_state_goes_on_to_the_bit():
     made, again = task(batch_size=16), task(batch_size=16)
-    state, _ = made.advance(made.start(), [0, 3], 0)
-    heads = {k: head.numpy() for k, head in state.heads.items()}
-    resumed = again.start().restored(state.extractor.numpy(), heads)
-    straight, _ = made.advance(state, [1, 3], 1)
-    later, _ = again.advance(resumed, [1, 3], 1)
-    assert torch.equal(straight.extractor, later.extractor)
-    assert all(torch.equal(straight.head(k), later.head(k)) for k in range(4))
+    state = made.advance(made.start(), [0, 3], 0)
+    copies = {k: {"head": held["head"].clone()} for k, held in state.devices.items()}
+    resumed = LearningState({"extractor": state.server["extractor"].clone()}, copies)
+    straight = made.advance(state, [1, 3], 1)
+    later = again.advance(resumed, [1, 3], 1)
+    for k in range(4):
+        assert torch.equal(whole_model(made, straight, k), whole_model(again, later, k))
 
 
 def test_only_devices_that_trained_have_a_head_of_their_own():
     made = task()
-    state, info = made.advance(made.start(), [2], 0)
-    assert set(state.heads) == {2}
-    assert info.samples == made.samples[2]
-    assert info.update_norm > 0
-    assert not made.advance(made.start(), [], 0)[0].heads
+    state = made.advance(made.start(), [2], 0)
+    assert set(state.devices) == {2}
+    assert not torch.equal(state.server["extractor"], made.start().server["extractor"])
+    assert not made.advance(made.start(), [], 0).devices
 
 
 def test_the_order_of_the_schedule_does_not_matter():
     made = task()
-    first, _ = made.advance(made.start(), [3, 0, 1], 0)
-    second, _ = made.advance(made.start(), np.array([0, 1, 3]), 0)
-    assert torch.equal(first.extractor, second.extractor)
+    first = made.advance(made.start(), [3, 0, 1], 0)
+    second = made.advance(made.start(), np.array([0, 1, 3]), 0)
+    assert torch.equal(first.server["extractor"], second.server["extractor"])
 
 
 def test_uploads_are_rounded_as_they_are_charged():
     made = task(upload_bits_per_parameter=16)
-    state, _ = made.advance(made.start(), [1], 0)
-    assert torch.equal(state.extractor, state.extractor.half().float())
+    extractor = made.advance(made.start(), [1], 0).server["extractor"]
+    assert torch.equal(extractor, extractor.half().float())
     exact = task(upload_bits_per_parameter=32)
-    state, _ = exact.advance(exact.start(), [1], 0)
-    assert not torch.equal(state.extractor, state.extractor.half().float())
+    extractor = exact.advance(exact.start(), [1], 0).server["extractor"]
+    assert not torch.equal(extractor, extractor.half().float())
 
 
 def test_device_and_server_apart_do_what_a_round_does():
     made = task()
-    state = made.start()
-    aggregate = Mean(state.extractor)
+    method, state = made.method, made.start()
+    aggregate = Mean(state.server["extractor"])
     for k in (0, 2):
         rng, samples = stream(made.seed, "batches", 5, k), made.device_samples(k)
-        payload, head = train_device(
-            made.algorithm, made.engine, state.extractor, state.head(k), samples, rng, made.bits_per_parameter
-        )
-        assert len(decode(payload)) == made.shared
-        assert len(head) == made.model.parameters - made.shared
-        aggregate.add(payload, int(made.samples[k]))
-    assert torch.equal(aggregate.result(), made.advance(state, [0, 2], 5)[0].extractor)
+        trained = method.train(k, {"extractor": state.server["extractor"]}, method.memory, samples, rng)
+        assert len(decode(trained.upload["extractor"])) == method.common
+        assert len(trained.memory["head"]) == method.model.parameters - method.common
+        aggregate.add(trained.upload["extractor"], int(made.samples[k]))
+    after = made.advance(state, [0, 2], 5)
+    assert torch.equal(aggregate.result(), after.server["extractor"])
 
 
 def test_inputs_are_scaled_as_asked():

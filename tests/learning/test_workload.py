@@ -22,7 +22,7 @@ def test_operations_are_counted_unless_given():
 
 def test_fedrep_is_charged_for_the_work_it_does():
     assert workload(learning(algorithm="fedrep")).charged_iterations == 10
-    assert workload(learning(algorithm="fedrep", fedrep_work="equal")).charged_iterations == 5
+    assert workload(learning(algorithm="fedrep", options={"work": "equal"})).charged_iterations == 5
     assert workload(learning(algorithm="pma")).charged_iterations == 5
 
 
@@ -31,7 +31,7 @@ def test_fedrep_is_charged_for_the_work_it_does():
 def test_a_task_costs_what_was_announced(model, algorithm):
     made = task(model, algorithm=algorithm, shared_layers=1)
     shape = {"cnn": (3, 32, 32)}.get(model, (1, 28, 28))
-    assert made.workload == workload(made_settings(model, algorithm), shape)
+    assert made.method.workload == workload(made_settings(model, algorithm), shape)
 
 
 def made_settings(model, algorithm):

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from pmafl.learning.algorithms import Algorithm
+from pmafl.learning.algorithms import Algorithm, split_model
 from pmafl.settings import LearningSettings
 
 
@@ -101,4 +101,4 @@ def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
 
 
 def one_step(learning: LearningSettings) -> Algorithm:
-    return Algorithm("split", 1, lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1))
+    return split_model(lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1), 1)

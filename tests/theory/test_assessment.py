@@ -5,8 +5,8 @@ import pytest
 
 from pmafl import runs
 from pmafl.errors import InputError
+from pmafl.rounds import simulate
 from pmafl.settings import load
-from pmafl.simulation import simulate
 from pmafl.theory import replay
 from pmafl.theory.assessment import assess
 from pmafl.theory.picture import draw_bound

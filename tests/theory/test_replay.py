@@ -7,19 +7,19 @@ from torch.nn import functional
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.task import LearningTask
 from pmafl.theory.replay import measure, replay
-from tests.learning.synthetic import dataset, learning, partition, task
+from tests.learning.synthetic import dataset, learning, partition, task, whole_model
 
 SCHEDULE = [[0, 1], [], [3], [0, 1, 2, 3], [2]]
 
 
 def whole_model_losses(made, state):
     """Training loss of every device, straight from the module."""
-    losses = []
+    model, losses = made.method.model, []
     for device in range(len(made.samples)):
-        made.model.load(torch.cat([state.extractor, state.head(device)]))
+        model.load(whole_model(made, state, device))
         samples = made.device_samples(device)
         with torch.no_grad():
-            losses.append(float(functional.cross_entropy(made.model.module(samples.x), samples.y)))
+            losses.append(float(functional.cross_entropy(model.module(samples.x), samples.y)))
     return np.array(losses)
 
 
@@ -39,13 +39,13 @@ def test_gradient_norms_are_those_of_the_shared_part():
     made = task()
     found = measure(made, SCHEDULE, points=2, probed=1)
     state = made.start()
-    gradients = []
+    model, gradients = made.method.model, []
     for device in range(len(made.samples)):
-        made.model.load(torch.cat([state.extractor, state.head(device)]))
+        model.load(whole_model(made, state, device))
         samples = made.device_samples(device)
-        made.model.train_only(shared=True, personal=True)
-        loss = functional.cross_entropy(made.model(samples.x), samples.y)
-        slopes = torch.autograd.grad(loss, made.model.shared)
+        model.train_only(shared=True, personal=True)
+        loss = functional.cross_entropy(model(samples.x), samples.y)
+        slopes = torch.autograd.grad(loss, model.shared)
         gradients.append(torch.cat([slope.reshape(-1) for slope in slopes]).double().numpy())
     mean = np.average(gradients, axis=0, weights=made.samples)
     assert found.device_norms_squared[0] == pytest.approx([g @ g for g in gradients], rel=1e-4)
@@ -63,10 +63,11 @@ def test_smoothness_of_a_model_without_kinks_is_that_of_its_exact_hessian():
     made = LearningTask(chosen, data, partition(data), seed=3)
     found = measure(made, SCHEDULE, points=2, probed=4)
     *_, (_, state) = replay(made, SCHEDULE)
+    model = made.method.model
     for index, device in enumerate(found.probed_devices.astype(int)):
         samples = made.device_samples(device)
-        made.model.load(torch.cat([state.extractor, state.head(device)]))
-        p = made.model(samples.x).softmax(dim=1).detach().double().numpy()
+        model.load(whole_model(made, state, device))
+        p = model(samples.x).softmax(dim=1).detach().double().numpy()
         x = samples.x.flatten(1).double().numpy()
         spread = np.einsum("ni,ij->nij", p, np.eye(10)) - np.einsum("ni,nj->nij", p, p)
         u = np.einsum("nij,na,nb->iajb", spread, x, x).reshape(90, 90) / len(x)
