@@ -60,7 +60,9 @@ class Engine:
         if not groups:
             return weights.clone()
         model.load(weights)
-        samples = self._passes.begin(samples, part, steps=1 if self.batch_size else iterations)
+        # Steps of one same batch may be made in another basis, in which only the start is a known centre.
+        same_batch = not self.batch_size and (centre is None or not proximal_weight)
+        samples = self._passes.begin(samples, part, steps=iterations if same_batch else 1)
         start = model.flat.clone() if proximal_weight and centre is None else centre
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
