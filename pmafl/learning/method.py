@@ -7,15 +7,16 @@ functions serve the simulator and real devices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pmafl.errors import InputError
+from pmafl.learning import checking
 from pmafl.learning.aggregation import Aggregate, aggregate_for
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES
@@ -24,10 +25,11 @@ from pmafl.learning.inputs import Samples
 from pmafl.learning.model import build_model, count_multiply_adds
 from pmafl.learning.quantise import Payload, encode
 from pmafl.learning.workload import Workload, charge
+from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 from pmafl.streams import stream
 
-Tensors = dict[str, Tensor]
+Tensors = checking.Tensors
 Upload = dict[str, Payload]  # what goes over the air, by name
 
 
@@ -77,10 +79,15 @@ class Method:
         )
         sizes = self.model.split, self.model.parameters
         self.workload = charge(learning, self.algorithm, *sizes, counted)
-        self.common = self.algorithm.common(*sizes)
-        self._server, self.memory = self.algorithm.start(self.model)
-        self._received = (self.algorithm.downloads or self.algorithm.uploads)(*sizes)
-        self._uploaded = self.algorithm.uploads(*sizes)
+        self.blamed = f"algorithm {learning.algorithm!r}"
+        with blaming(self.blamed):
+            server, memory = checking.pair(self.algorithm.start(self.model), "start")
+            self._server, self.memory = self._own("the server", server), self._own("a device", memory)
+            self._received = (self.algorithm.downloads or self.algorithm.uploads)(*sizes)
+            uploaded = self.algorithm.uploads(*sizes)
+            self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
+            checking.names_and_sizes(self._server, self._received, self._uploaded)
+            self.common = self.algorithm.common(*sizes)
 
     def start(self) -> LearningState:
         """The state before the first round."""
@@ -96,10 +103,7 @@ class Method:
 
     def upload_sizes(self, device: int) -> dict[str, int]:
         """How many values a device uploads, by name."""
-        sizes = {
-            name: size if isinstance(size, int) else int(size[device])
-            for name, size in self._uploaded.items()
-        }
+        sizes = {name: int(size[device] if size.ndim else size) for name, size in self._uploaded.items()}
         return {name: size for name, size in sizes.items() if size}
 
     def form(self, device: int) -> Upload:
@@ -112,8 +116,12 @@ class Method:
     ) -> Trained:
         """A device's side of a round."""
         self.engine.first_loss = None
-        upload, memory = self.algorithm.local(self.engine, received, memory, samples, rng)
-        self._check(device, upload)
+        with blaming(f"{self.blamed}, device {device}"):
+            local = self.algorithm.local(self.engine, received, memory, samples, rng)
+            sent, holds = checking.pair(local, "local")
+            sizes = self.upload_sizes(device)
+            upload = checking.uploads(sent, sizes, withheld=self._uploaded.keys() - sizes.keys())
+            memory = self._own("what it holds", holds, checking.sizes_of(self.memory))
         bits, loss = self.learning.upload_bits_per_parameter, self.engine.first_loss
         encoded = {name: encode(values, bits) for name, values in upload.items()}
         return Trained(encoded, memory, nan if loss is None else loss)
@@ -124,14 +132,27 @@ class Method:
 
     def personal(self, server: Tensors, memory: Tensors) -> Tensor:
         """A device's whole model as one vector."""
-        return self.algorithm.personal(self.received(server), memory)
+        with blaming(self.blamed):
+            made = self.algorithm.personal(self.received(server), memory)
+            whole = {"weights": self.model.parameters}
+            return checking.tensors("the personal model", {"weights": made}, whole)["weights"]
 
-    def _check(self, device: int, upload: Mapping[str, Tensor]) -> None:
-        sizes, found = self.upload_sizes(device), {name: len(values) for name, values in upload.items()}
-        if found != sizes:
-            raise InputError(
-                f"algorithm {self.learning.algorithm!r} uploads {found} from device {device}; it said {sizes}"
-            )
+    def aggregate(self, server: Tensors, combined: Tensors) -> Tensors:
+        """The server's next state."""
+        with blaming(self.blamed):
+            after = self.algorithm.aggregate(server, combined)
+            return self._own("what aggregate returned", after, checking.sizes_of(server))
+
+    def _own(self, what: str, raw: Any, sizes: dict[str, int] | None = None) -> Tensors:
+        """Checked tensors, none of which the next training overwrites."""
+        found = checking.tensors(what, raw, sizes)
+        return {name: value.clone() if self._is_work_space(value) else value for name, value in found.items()}
+
+    def _is_work_space(self, value: Tensor) -> bool:
+        pointer = value.untyped_storage().data_ptr()
+        return any(
+            pointer == some.untyped_storage().data_ptr() for some in (self.model.flat, self.model.gradient)
+        )
 
 
 class Combining:
@@ -157,7 +178,7 @@ class Combining:
         combined = {name: part.result() for name, part in self._parts.items()}
         server = self._state.server
         if combined:
-            server = self._method.algorithm.aggregate(server, combined)
+            server = self._method.aggregate(server, combined)
         return LearningState(server, self._devices)
 
 

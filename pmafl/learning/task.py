@@ -36,6 +36,7 @@ class LearningTask:
         _check(dataset, partition)
         self.seed = seed
         self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
+        _check_devices(self.method, len(partition.train))
         model = self.method.model
         layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
@@ -76,15 +77,15 @@ class LearningTask:
         method, scores = self.method, np.empty((len(self._rows), 2))
         untrained = method.personal(state.server, method.memory)
         test = self._evaluator.begin(untrained[: method.common])
-        for device, held in state.devices.items():
+        alike = method.common == method.model.parameters  # one model for all
+        for device, held in () if alike else state.devices.items():
             if (known := self._known_score(state, device)) is not None:
                 scores[device] = known
             else:
                 scores[device] = test.score(device, method.personal(state.server, held)[method.common :])
-        if rest := [device for device in range(len(scores)) if device not in state.devices]:
+        if rest := [device for device in range(len(scores)) if alike or device not in state.devices]:
             scores[rest], right = test.score_alike(rest, untrained[method.common :])
-        alone = not method.memory and not state.devices  # one model for all
-        return metrics_of(scores, right if alone else None)
+        return metrics_of(scores, right if alike else None)
 
     def _known_score(self, state: LearningState, device: int) -> NDArray[np.float64] | None:
         """A device's score in the evaluation before, where neither the server nor the device has changed."""
@@ -109,6 +110,12 @@ def _same(one: LearningState, other: LearningState) -> bool:
 
 def _same_server(one: LearningState, other: LearningState) -> bool:
     return one.server is other.server or not (one.server or other.server)
+
+
+def _check_devices(method: Method, devices: int) -> None:
+    bits = method.workload.upload_bits
+    if not isinstance(bits, int) and len(bits) != devices:
+        raise InputError(f"{method.blamed}: gives upload sizes of {len(bits)} devices; there are {devices}")
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:

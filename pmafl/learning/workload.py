@@ -4,6 +4,7 @@ All three follow from the model, its split and the algorithm, so energy and lear
 paper's own networks nothing here needs torch.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
+from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
 BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
@@ -59,9 +62,14 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     counted = learning.operations_per_sample == "count"
-    sizes = algorithm.uploads(split, parameters).values()
+    with blaming(f"algorithm {learning.algorithm!r}"):
+        sizes = algorithm.uploads(split, parameters).values()
+        bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
+        if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
+            given = " and of ".join(map(str, sorted(lengths)))
+            raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
     return Workload(
-        upload_bits=sum(upload_bits(size, learning.upload_bits_per_parameter) for size in sizes),
+        upload_bits=sum(bits),
         operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
         charged_iterations=algorithm.iterations,
     )
@@ -69,7 +77,9 @@ def charge(
 
 def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:
     """Size of an upload, the scales of 8-bit uploads included; an array where sizes differ by device."""
-    if not isinstance(parameters, int):
-        return np.array([upload_bits(int(size), bits_per_parameter) for size in parameters])
+    if np.ndim(parameters):
+        return np.array([upload_bits(size, bits_per_parameter) for size in parameters])  # type: ignore[union-attr]
+    if (parameters := operator.index(parameters)) < 0:  # type: ignore[arg-type]
+        raise InputError(f"the size of an upload is {parameters}; it must be 0 or more")
     scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
     return parameters * bits_per_parameter + scales

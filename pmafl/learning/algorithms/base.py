@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Train = Callable[[Engine, Tensor, Samples, np.random.Generator], Tensor]
     Local = Callable[[Engine, Tensors, Tensors, Samples, np.random.Generator], tuple[Tensors, Tensors]]
 
-# Numbers of parameters by name, from the sizes of the extractor and of the whole model; a sequence has one
-# entry per device.
+# Numbers of parameters by name, from the sizes of the extractor and of the whole model. A sequence has one
+# entry per device, the size or 0: of what a device with 0 gives under that name, nothing is sent.
 Sizes = Callable[[int, int], Mapping[str, "int | Sequence[int]"]]
 
 
@@ -45,7 +45,7 @@ class Algorithm:
     Attributes:
         start: from the model with its initial weights to what the server holds, and what every device does.
         local: a device's part of a round: trains from what it received of the server and what it holds, and
-            gives its upload and what it holds now.
+            gives its upload and what it holds now. It changes no tensor that it was given.
         personal: a device's whole model as one vector, the model that is tested and exported.
         iterations: passes over its samples that a device is charged for in a round.
         uploads: what a device sends, by name; the bits that are charged follow from it.
