@@ -10,12 +10,13 @@ import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from pmafl.errors import InputError
-from pmafl.plugins import load_object
+from pmafl.errors import InputError, NoAnswer
+from pmafl.plugins import describe, load_object
 
 Entry = TypeVar("Entry")
 
@@ -74,14 +75,23 @@ def make(maker: Callable[..., Any], what: str, given: tuple[Any, ...], options: 
     if not callable(maker):
         raise InputError(f"{what} is a {type(maker).__name__}; it must be a function")
     check_options(maker, what, len(given), options)
-    return maker(*given, **options)
+    try:
+        return maker(*given, **options)
+    except (InputError, NoAnswer):
+        raise
+    except Exception as error:
+        raise InputError(f"{what}: raised {describe(error)}") from error
 
 
 def check_options(maker: Callable[..., Any], what: str, given: int, options: Mapping[str, Any]) -> None:
     """Refuse options that the maker does not have, lacks, or has with another type."""
-    parameters = list(inspect.signature(maker).parameters.values())[given:]
     try:
-        inspect.signature(maker).bind(*range(given), **options)
+        signature = inspect.signature(maker)
+    except ValueError:  # some of Python's own
+        raise InputError(f"{what} does not say what its options are; it must be a function") from None
+    parameters = list(signature.parameters.values())[given:]
+    try:
+        signature.bind(*range(given), **options)
     except TypeError:
         known = ", ".join(parameter.name for parameter in parameters) or "none"
         raise InputError(
@@ -101,8 +111,18 @@ def _type_hints(maker: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _check_type(what: str, value: Any, expected: Any) -> None:
-    try:
-        TypeAdapter(expected).validate_python(value, strict=True)
+    adapter = TypeAdapter(expected)
+    with suppress(ValidationError):
+        adapter.validate_python(value, strict=True)
+        return
+    try:  # a list of the user's is a tuple in the settings, which nobody may change
+        adapter.validate_python(_with_lists(value), strict=True)
     except ValidationError as error:
         rule = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
         raise InputError(f"{what}: {rule}") from None
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_lists(item) for key, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value
