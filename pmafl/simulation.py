@@ -26,7 +26,7 @@ from pmafl.settings import Settings
 from pmafl.streams import stream
 from pmafl.wireless.cell import Array, fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
 from pmafl.wireless.fleet import Fleet, build_fleet, draw_samples
-from pmafl.wireless.problem import RoundProblem
+from pmafl.wireless.problem import SMALLEST, RoundProblem
 
 if TYPE_CHECKING:
     from pmafl.learning.evaluation import Metrics
@@ -124,6 +124,7 @@ def build_world(settings: Settings) -> World:
         mean_gain = path_gain(settings.cell, place(settings.cell, devices, stream(seed, "placement")))
     else:
         mean_gain = trace.mean(axis=0)
+        mean_gain[mean_gain < SMALLEST] = 0.0  # hardly ever a connection, and then the weakest there is
     partition, costs, task = _learning_side(settings)
     operations = costs.operations_per_sample
     fleet = build_fleet(settings.fleet, partition.sizes, operations, mean_gain, stream(seed, "fleet", 1))
