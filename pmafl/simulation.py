@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmafl import data
+from pmafl import data, plugins
 from pmafl.data import Partition
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.workload import Workload, workload
@@ -115,6 +115,7 @@ class Record:
 def build_world(settings: Settings) -> World:
     """Everything that follows from the settings: devices, costs, policy, data and model."""
     seed, devices = settings.run.seed, settings.fleet.devices
+    plugins.search(settings.run.plugin_path)
     trace = (
         load_trace(settings.cell.gain_trace, settings.run.rounds, devices)
         if settings.cell.gain_trace
