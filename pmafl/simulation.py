@@ -26,7 +26,7 @@ from pmafl.settings import Settings
 from pmafl.streams import stream
 from pmafl.wireless.cell import Array, fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
 from pmafl.wireless.fleet import Fleet, build_fleet, draw_samples
-from pmafl.wireless.problem import SMALLEST, RoundProblem
+from pmafl.wireless.problem import RoundProblem, usable_gain
 
 if TYPE_CHECKING:
     from pmafl.learning.evaluation import Metrics
@@ -125,10 +125,11 @@ def build_world(settings: Settings) -> World:
         mean_gain = path_gain(settings.cell, place(settings.cell, devices, stream(seed, "placement")))
     else:
         mean_gain = trace.mean(axis=0)
-        mean_gain[mean_gain < SMALLEST] = 0.0  # hardly ever a connection, and then the weakest there is
     partition, costs, task = _learning_side(settings)
     operations = costs.operations_per_sample
-    fleet = build_fleet(settings.fleet, partition.sizes, operations, mean_gain, stream(seed, "fleet", 1))
+    fleet = build_fleet(
+        settings.fleet, partition.sizes, operations, usable_gain(mean_gain), stream(seed, "fleet", 1)
+    )
     find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
     policy = find(settings.policy.name, **settings.policy.options)
     world = World(settings, fleet, costs, policy, trace, task)
@@ -198,7 +199,7 @@ def channel_gain(world: World, round_index: int) -> Array:
         gain: Array = world.trace[round_index]
         return gain
     rng = stream(world.settings.run.seed, "fading", round_index)
-    return world.fleet.path_gain * fade(world.settings.cell, world.fleet.devices, rng)
+    return usable_gain(world.fleet.path_gain * fade(world.settings.cell, world.fleet.devices, rng))
 
 
 def start(world: World) -> State:

@@ -91,7 +91,7 @@ def test_a_source_package_is_never_built(known, index, tmp_path, monkeypatch, wi
             entry = tarfile.TarInfo(f"fake-1.0/{name}")
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode()))
-    with pytest.raises(InputError, match="pip package fake==1.0"):
+    with pytest.raises(InputError, match=r"pip package fake==1\.0"):
         files_of(replace(known, sources=(Package("pip", "fake==1.0", 1),)))
     assert not marker.exists()
 
