@@ -27,6 +27,7 @@ from scipy.special import stdtrit
 
 from pmafl import runs
 from pmafl.errors import InputError
+from pmafl.paths import INPUTS
 from pmafl.settings import Settings, load
 
 METRICS = {
@@ -118,9 +119,9 @@ def run_job(directory: Path, settings_toml: str) -> None:
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
     """Run one directory, perhaps on another machine, and give back its small files."""
     run_job(directory, settings_toml)
-    return {
-        name: (directory / name).read_bytes() for name in ("settings.toml", "rounds.jsonl", "summary.json")
-    }
+    inputs = [f"{INPUTS}/{path.name}" for path in (directory / INPUTS).glob("*")]
+    names = (*inputs, "settings.toml", "rounds.jsonl", "summary.json")
+    return {name: (directory / name).read_bytes() for name in names}
 
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:
@@ -175,7 +176,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None
         job = waiting.pop(ready)
         for name, content in ray.get(ready).items():
             if not (job.directory / name).exists():
-                job.directory.mkdir(parents=True, exist_ok=True)
+                (job.directory / name).parent.mkdir(parents=True, exist_ok=True)
                 runs.write_atomically(job.directory / name, content)
         report(done, len(jobs))
 

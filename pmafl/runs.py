@@ -28,6 +28,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from pmafl.errors import InputError
+from pmafl.paths import keep
 from pmafl.scheduling.queues import QueueState
 from pmafl.settings import RunSettings, Settings, load
 from pmafl.simulation import Callback, Record, State, World, advance, build_world, start, wireless_world
@@ -54,7 +55,7 @@ def create(directory: Path, settings: Settings) -> None:
         )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / "settings.toml", settings.to_toml().encode())
+        write_atomically(directory / "settings.toml", keep(settings, directory).to_toml().encode())
     except OSError as error:
         raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
 

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from pmafl.errors import InputError
+from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
 PRESETS = ("mnist", "cifar10")
 
@@ -269,6 +270,9 @@ class RunSettings(Section):
     )
     evaluate_every: int = Field(default=1, ge=1, description="rounds between evaluations")
     checkpoint_every: int = Field(default=1, ge=1, description="rounds between checkpoints")
+    plugin_path: tuple[str, ...] = Field(
+        default=(), description="folders that plug-ins (package.module:name) are imported from"
+    )
 
     @model_validator(mode="after")
     def _something_runs(self) -> "RunSettings":
@@ -331,15 +335,23 @@ def _toml_key(key: str) -> str:
 def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a preset's name, a TOML file or ``-`` (standard input), then overrides by dotted key.
 
+    Relative paths start at the folder of the file that has them, those of overrides and of standard input at
+    the working directory; they become absolute.
+
     >>> load("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
     20000000.0
     """
-    return build(_with_overrides(_read(str(source), ()), overrides or {}))
+    tree, origins = _read(str(source), ())
+    tree = _with_overrides(tree, overrides or {})
+    make_absolute(tree, origins | origins_of_overrides(overrides or {}))
+    return build(tree)
 
 
 def parse(text: str, where: str = "settings") -> Settings:
     """Settings from TOML text, as `Settings.to_toml` writes it."""
-    return build(_resolve(_parse_toml(text, where), where, Path(), ()))
+    tree, origins = _resolve(_parse_toml(text, where), where, Path(), ())
+    make_absolute(tree, origins)
+    return build(tree)
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -369,7 +381,8 @@ def _frozen_lists(value: Any) -> Any:
     return tuple(_frozen_lists(item) for item in value) if isinstance(value, list) else value
 
 
-def _read(source: str, seen: tuple[str, ...]) -> dict[str, Any]:
+def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
+    """The tree of a source, laid over what it extends, and where its relative paths start."""
     if source in PRESETS:
         text = resources.files("pmafl").joinpath("presets", f"{source}.toml").read_text(encoding="utf-8")
         return _resolve(_parse_toml(text, source), source, Path(), seen)
@@ -394,22 +407,25 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: not valid TOML: {error}") from None
 
 
-def _resolve(tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]) -> dict[str, Any]:
+def _resolve(
+    tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]
+) -> tuple[dict[str, Any], Origins]:
     """Lay a tree over what it extends. Keys of a section replace each other whole."""
     base = tree.pop("extends", None)
+    own = origins_of(tree, folder)
     if base is None:
-        return tree
+        return tree, own
     if not isinstance(base, str):
         raise InputError(f"{where}: extends = {base!r} must be a preset's name or a file")
     if base not in PRESETS:
         base = str((folder / base).resolve())
     if base in seen:
         raise InputError(f"{where}: extends goes round in a circle: {' -> '.join((*seen, base))}")
-    merged = _read(base, (*seen, base))
+    merged, origins = _read(base, (*seen, base))
     for name, section in tree.items():
         both_tables = isinstance(section, dict) and isinstance(merged.get(name), dict)
         merged[name] = {**merged[name], **section} if both_tables else section
-    return merged
+    return merged, origins | own
 
 
 def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

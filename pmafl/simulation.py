@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmafl import data
+from pmafl import data, plugins
 from pmafl.data import Partition
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.workload import Workload, workload
@@ -26,7 +26,7 @@ from pmafl.settings import Settings
 from pmafl.streams import stream
 from pmafl.wireless.cell import Array, fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
 from pmafl.wireless.fleet import Fleet, build_fleet, draw_samples
-from pmafl.wireless.problem import RoundProblem
+from pmafl.wireless.problem import RoundProblem, usable_gain
 
 if TYPE_CHECKING:
     from pmafl.learning.evaluation import Metrics
@@ -115,6 +115,7 @@ class Record:
 def build_world(settings: Settings) -> World:
     """Everything that follows from the settings: devices, costs, policy, data and model."""
     seed, devices = settings.run.seed, settings.fleet.devices
+    plugins.search(settings.run.plugin_path)
     trace = (
         load_trace(settings.cell.gain_trace, settings.run.rounds, devices)
         if settings.cell.gain_trace
@@ -126,7 +127,9 @@ def build_world(settings: Settings) -> World:
         mean_gain = trace.mean(axis=0)
     partition, costs, task = _learning_side(settings)
     operations = costs.operations_per_sample
-    fleet = build_fleet(settings.fleet, partition.sizes, operations, mean_gain, stream(seed, "fleet", 1))
+    fleet = build_fleet(
+        settings.fleet, partition.sizes, operations, usable_gain(mean_gain), stream(seed, "fleet", 1)
+    )
     find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
     policy = find(settings.policy.name, **settings.policy.options)
     world = World(settings, fleet, costs, policy, trace, task)
@@ -196,7 +199,7 @@ def channel_gain(world: World, round_index: int) -> Array:
         gain: Array = world.trace[round_index]
         return gain
     rng = stream(world.settings.run.seed, "fading", round_index)
-    return world.fleet.path_gain * fade(world.settings.cell, world.fleet.devices, rng)
+    return usable_gain(world.fleet.path_gain * fade(world.settings.cell, world.fleet.devices, rng))
 
 
 def start(world: World) -> State:

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
 from pmafl.flower.federation import Federation, name_run
+from pmafl.paths import kept
 from pmafl.settings import Settings, load, parse_assignment
 from pmafl.simulation import Record, World, wireless_world
 
@@ -57,7 +58,7 @@ def prepare(directory: Path, config: Mapping[str, Any]) -> Settings:
     run = asked.run.model_copy(update={"checkpoint_every": 1})  # devices remember one round back
     settings = asked.model_copy(update={"run": run})
     if (directory / "settings.toml").is_file():
-        if runs.read_settings(directory) != settings:
+        if runs.read_settings(directory) != kept(settings, directory):
             raise InputError(f"{directory} holds a run with other settings; choose another out")
         if not (directory / runs.FEDERATION).is_file():
             raise InputError(f"{directory} holds a run of the simulator; choose another out")

@@ -14,7 +14,7 @@ import numpy as np
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless.problem import Array, RoundProblem, usable_gain
 
 WIDTHS = (0.1, 0.01)
 TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are estimates brings nothing
@@ -60,7 +60,7 @@ def plan_prices(outlook: Outlook) -> Array:
     """
     from pmafl.scheduling.relaxation import Relaxation  # SciPy's optimisers are slow to import
 
-    gain = np.outer(outlook.fading, outlook.problem.channel_gain)
+    gain = usable_gain(np.outer(outlook.fading, outlook.problem.channel_gain))
     relaxation = Relaxation(outlook.problem, gain, outlook.budget_j)
     typical = relaxation.typical_prices(one_band=True)
     prices: Array = relaxation.tighten(typical, WIDTHS).energy[0]

@@ -99,6 +99,11 @@ class RoundProblem:
         return self.tradeoff * self.samples
 
 
+def usable_gain(gain: Array) -> Array:
+    """Channel power gains as a problem takes them: one that is too weak for anything is no connection, 0."""
+    return np.where(gain < SMALLEST, 0.0, gain)
+
+
 def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
     try:
         value = np.asarray(raw, dtype=np.float64)

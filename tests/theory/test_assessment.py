@@ -182,3 +182,19 @@ def test_bad_questions_are_answered_before_anything_is_measured(make_run, monkey
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
+
+
+def test_rounds_without_a_connection_are_rounds_without_samples(make_run, tmp_path):
+    gains = np.full((5, 6), 1e-7)
+    gains[:, 2] = gains[3, :] = 0
+    np.save(tmp_path / "outages.npy", gains)
+    run = make_run(
+        run__wireless="full",
+        policy__name="dual",
+        policy__options={},
+        cell__gain_trace=str(tmp_path / "outages.npy"),
+    )
+    assessment = assess(run, ["policy=steady"], points=2, probed=1)
+    for promise in assessment.promises:
+        assert promise.scheduled_share[3] == 0
+        assert 0 < promise.scheduled_share.max() < 1
