@@ -14,6 +14,7 @@ import itertools
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pmafl import runs
+from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.settings import Settings, load
 from pmafl.workers import WorkerDied, run_tasks
@@ -122,6 +124,19 @@ def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
     return {
         name: (directory / name).read_bytes() for name in ("settings.toml", "rounds.jsonl", "summary.json")
     }
+
+
+def check(jobs: Iterable[Job], engine: Literal["local", "ray"] = "local") -> None:
+    """Refuse what could not run, and a place that cannot be written, before the first run."""
+    waiting = unfinished(jobs)
+    check_settings((job.settings for job in waiting), here=engine == "local")
+    for folder in {job.directory.parent for job in waiting}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from None
 
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:

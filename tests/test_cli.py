@@ -61,6 +61,13 @@ def test_help_is_fast():
         (["run", "--resume", "nowhere"], "not a run directory"),
         (["compare", "--vary", "policy"], "KEY=A,B"),
         (["compare", "--vary", "policy=dual,dual"], "twice"),
+        (["compare", "--vary", "policy=dual,nope", "--set", "run.learning=none"], "no policy 'nope'"),
+        (["compare", "--vary", "algorithm=pma,nope"], "learning.algorithm = 'nope'"),
+        (["compare", "--vary", "data.directory=nowhere"], "no such directory"),
+        (
+            ["reproduce", "all", "--wireless-seeds", "1", "--set", "data.directory=nowhere"],
+            "no such directory",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monkeypatch):

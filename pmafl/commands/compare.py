@@ -52,6 +52,7 @@ def compare(
     overrides = assignments(set_)
     first_seed = load(source, overrides).run.seed
     grid = comparison.grid(source, overrides, varied, range(first_seed, first_seed + seeds), out)
+    comparison.check(grid, engine)
     with running("runs", engine, workers, address) as run:
         run(grid)
     rows = comparison.tabulate(grid)
