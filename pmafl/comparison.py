@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from pmafl import runs
+from pmafl import budgets, runs
 from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.settings import Settings, load
@@ -259,14 +259,30 @@ def _warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def tabulate(jobs: Sequence[Job]) -> list[Row]:
-    """One row a variation, from the summaries of its runs."""
-    summaries: dict[Variation, dict[int, dict[str, Any]]] = {}
+def _summaries(jobs: Sequence[Job]) -> dict[Variation, dict[int, dict[str, Any]]]:
+    """By variation and seed."""
+    found: dict[Variation, dict[int, dict[str, Any]]] = {}
     for job in jobs:
         summary = runs.read_summary(job.directory)
         if summary is None:
             raise InputError(f"{job.directory} is not finished; run the comparison again to go on with it")
-        summaries.setdefault(job.variation, {})[job.seed] = summary
+        found.setdefault(job.variation, {})[job.seed] = summary
+    return found
+
+
+def broken_budgets(jobs: Sequence[Job]) -> list[str]:
+    """A sentence for each variation whose runs broke energy budgets."""
+    policies = {job.variation: job.settings.policy for job in jobs}
+    found = {
+        variation: budgets.in_words(list(by_seed.values()), policies[variation])
+        for variation, by_seed in _summaries(jobs).items()
+    }
+    return [": ".join(filter(None, [label(variation), said])) for variation, said in found.items() if said]
+
+
+def tabulate(jobs: Sequence[Job]) -> list[Row]:
+    """One row a variation, from the summaries of its runs."""
+    summaries = _summaries(jobs)
     first_value = next(iter(summaries))[0][1] if jobs and jobs[0].variation else None
     rows = []
     for variation, by_seed in summaries.items():

@@ -46,7 +46,7 @@ def compare(
     from rich.console import Console
 
     from pmafl import comparison, plots
-    from pmafl.display import comparison_table, running
+    from pmafl.display import comparison_table, running, say_broken_budgets
     from pmafl.settings import load
 
     overrides = assignments(set_)
@@ -62,6 +62,7 @@ def compare(
     picture = plots.plot_comparison(rows, out / "comparison.png")
     console = Console()
     console.print(comparison_table(rows))
+    say_broken_budgets(console, comparison.broken_budgets(grid))
     console.print(f"tables and plot are in {out}; start with {picture}", highlight=False, soft_wrap=True)
 
 
