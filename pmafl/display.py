@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
@@ -134,7 +135,8 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "energy a device and round",
             f"{mean_j:.4g} J ({mean_j / budget_j:.0%} of the budget of {budget_j:.4g} J)",
         )
-        yield "worst device", f"{worst_j:.4g} J ({worst_j / budget_j:.0%})"
+        share = summary.get("max_share_of_budget", worst_j / budget_j)  # older runs have no such number
+        yield "worst device", f"{worst_j:.4g} J; at most {share:.0%} of a device's own budget"
     yield "time", time.strftime("%H:%M:%S", time.gmtime(summary["wall_time_s"]))
 
 
@@ -153,3 +155,9 @@ def comparison_table(rows: Sequence[Row]) -> Table:
             cells = (show(row.differences.get(metric), metric, signed=True) for metric in metrics)
             table.add_row("", *cells, style="dim")
     return table
+
+
+def say_broken_budgets(console: Console, sentences: Iterable[str]) -> None:
+    """What the numbers of a table say of budgets, under it."""
+    for sentence in filter(None, sentences):
+        console.print(Text(sentence), style="yellow", soft_wrap=True, highlight=False)

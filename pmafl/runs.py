@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
+from pmafl import budgets
 from pmafl.errors import InputError
 from pmafl.paths import keep
 from pmafl.scheduling.queues import QueueState
@@ -145,6 +146,7 @@ def summarise(
         "energy_per_device_round_j": float(energy_j.mean()) if wireless else None,
         "max_energy_per_device_round_j": float(energy_j.max()) if wireless else None,
         "budget_j": float(world.fleet.budget_j.mean()),
+        **budgets.measure(state.queues.spent_j, world.fleet.budget_j, records, wireless),
         "mean_gap": _mean([r["gap"] for r in records if r["gap"] is not None]),
         "wall_time_s": round(wall_time_s, 3),
         "versions": versions(),

@@ -112,8 +112,11 @@ class Record:
         return asdict(self)
 
 
-def build_world(settings: Settings) -> World:
-    """Everything that follows from the settings: devices, costs, policy, data and model."""
+def build_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
+    """Everything that follows from the settings: devices, costs, policy, data and model.
+
+    A caller who has the settings' data set already may give it.
+    """
     seed, devices = settings.run.seed, settings.fleet.devices
     plugins.search(settings.run.plugin_path)
     trace = (
@@ -125,7 +128,7 @@ def build_world(settings: Settings) -> World:
         mean_gain = path_gain(settings.cell, place(settings.cell, devices, stream(seed, "placement")))
     else:
         mean_gain = trace.mean(axis=0)
-    partition, costs, task = _learning_side(settings)
+    partition, costs, task = _learning_side(settings, dataset)
     operations = costs.operations_per_sample
     fleet = build_fleet(
         settings.fleet, partition.sizes, operations, usable_gain(mean_gain), stream(seed, "fleet", 1)
@@ -137,10 +140,10 @@ def build_world(settings: Settings) -> World:
     return world
 
 
-def wireless_world(settings: Settings) -> World:
+def wireless_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
     """The same world without its learning side: cheap to build, with the same devices and channels."""
     run = settings.run.model_copy(update={"learning": "none"})
-    return build_world(settings.model_copy(update={"run": run}))
+    return build_world(settings.model_copy(update={"run": run}), dataset)
 
 
 def split_data(settings: Settings, dataset: data.Dataset | data.Known) -> Partition:
@@ -160,14 +163,16 @@ def split_data(settings: Settings, dataset: data.Dataset | data.Known) -> Partit
     )
 
 
-def _learning_side(settings: Settings) -> tuple[Partition, Workload, LearningTask | None]:
+def _learning_side(
+    settings: Settings, dataset: data.Dataset | None
+) -> tuple[Partition, Workload, LearningTask | None]:
     """Who holds what, the costs of the model, and the learning task unless learning is switched off.
 
     Without learning, a known data set's split needs its label counts only, and no file.
     """
     name, directory = settings.data.dataset, settings.data.directory
     if settings.run.learning == "none":
-        known = data.KNOWN.get(name) or data.load(name, directory)
+        known = dataset or data.KNOWN.get(name) or data.load(name, directory)
         return (
             split_data(settings, known),
             workload(settings.learning, known.input_shape, known.classes),
@@ -175,7 +180,7 @@ def _learning_side(settings: Settings) -> tuple[Partition, Workload, LearningTas
         )
     from pmafl.learning.task import LearningTask
 
-    dataset = data.load(name, directory)
+    dataset = dataset or data.load(name, directory)
     partition = split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
     return partition, task.workload, task

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -5,6 +6,8 @@ import sys
 import time
 
 import pytest
+
+from tests.processes import PATIENCE_S, running, wait_until
 
 
 def pmafl(*arguments, stdin=""):
@@ -58,6 +61,13 @@ def test_help_is_fast():
         (["run", "--resume", "nowhere"], "not a run directory"),
         (["compare", "--vary", "policy"], "KEY=A,B"),
         (["compare", "--vary", "policy=dual,dual"], "twice"),
+        (["compare", "--vary", "policy=dual,nope", "--set", "run.learning=none"], "no policy 'nope'"),
+        (["compare", "--vary", "algorithm=pma,nope"], "learning.algorithm = 'nope'"),
+        (["compare", "--vary", "data.directory=nowhere"], "no such directory"),
+        (
+            ["reproduce", "all", "--wireless-seeds", "1", "--set", "data.directory=nowhere"],
+            "no such directory",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monkeypatch):
@@ -96,3 +106,22 @@ def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     assert pmafl(*command).returncode == 0
     assert len(list(tmp_path.glob("runs/*/summary.json"))) == 40
     assert times == {path: path.stat().st_mtime_ns for path in done}
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_comparison_that_is_killed_leaves_no_worker(name, tmp_path):
+    options = ("mnist", "--seeds", "4", "--set", "run.learning='none'", "--set", "run.rounds=100000")
+    command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmafl", *command], start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: process.poll() is not None or len(list(tmp_path.glob("runs/*/rounds.jsonl"))) == 2)
+        assert list(running().values()).count(process.pid) >= 3  # itself and two workers
+        process.send_signal(getattr(signal, name))
+        process.wait(PATIENCE_S)
+        wait_until(lambda: process.pid not in running().values())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -46,12 +46,13 @@ def compare(
     from rich.console import Console
 
     from pmafl import comparison, plots
-    from pmafl.display import comparison_table, running
+    from pmafl.display import comparison_table, running, say_broken_budgets
     from pmafl.settings import load
 
     overrides = assignments(set_)
     first_seed = load(source, overrides).run.seed
     grid = comparison.grid(source, overrides, varied, range(first_seed, first_seed + seeds), out)
+    comparison.check(grid, engine)
     with running("runs", engine, workers, address) as run:
         run(grid)
     rows = comparison.tabulate(grid)
@@ -61,6 +62,7 @@ def compare(
     picture = plots.plot_comparison(rows, out / "comparison.png")
     console = Console()
     console.print(comparison_table(rows))
+    say_broken_budgets(console, comparison.broken_budgets(grid))
     console.print(f"tables and plot are in {out}; start with {picture}", highlight=False, soft_wrap=True)
 
 

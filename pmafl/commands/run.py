@@ -31,9 +31,9 @@ def run(
     """
     from rich.console import Console
 
-    from pmafl import runs
+    from pmafl import budgets, runs
     from pmafl.callbacks import tensorboard as log_to_tensorboard
-    from pmafl.display import summary_table, watching
+    from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
     from pmafl.plots import plot_run
     from pmafl.settings import load
@@ -56,6 +56,7 @@ def run(
         console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
         raise
     console.print(summary_table(summary))
+    say_broken_budgets(console, [budgets.in_words([summary], runs.read_settings(directory).policy)])
     overview, *_ = plot_run(directory)
     console.print(
         f"records and plots are in {directory}; start with {overview}", highlight=False, soft_wrap=True

@@ -63,7 +63,7 @@ class LearningTask:
         self.seed = seed
         self.bits_per_parameter = learning.upload_bits_per_parameter
         self.algorithm = find_algorithm(learning)
-        self.device = _device(learning.device)
+        self.device = find_device(learning.device)
         shape = dataset.input_shape
         self.model = build_model(learning, shape, dataset.classes, stream(seed, "weights"), self.device)
         self.engine = Engine(self.model, learning)
@@ -136,7 +136,8 @@ def _check(dataset: Dataset, partition: Partition) -> None:
             )
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """Where training runs: "cpu", "cuda", or "auto" for what there is."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
