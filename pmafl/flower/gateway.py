@@ -8,8 +8,11 @@ operators are, and devices reach this gateway. ``python -m pmafl.flower.gateway`
 from __future__ import annotations
 
 import argparse
+import ipaddress
+import re
 import string
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography import x509
@@ -179,24 +182,41 @@ def _name(certificate: Path) -> str:
     return hosts[0]
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{text} is not a port: 1 to 65535")
-    return int(text)
+def _up_to_65535(what: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not 0 < int(text) < 65536:
+            raise argparse.ArgumentTypeError(f"{text} is not {what}: 1 to 65535")
+        return int(text)
+
+    return parse
+
+
+def _host(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address, such as 0.0.0.0 or ::") from None
+
+
+def _user(text: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a user, such as www-data")
+    return text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="Write the configuration of the port for devices; nginx -p FOLDER -c nginx.conf starts it."
+        description="Write the configuration of the port for devices, for nginx -p FOLDER -c nginx.conf"
     )
+    port, connections = _up_to_65535("a port"), _up_to_65535("a number of connections")
     parser.add_argument("--folder", type=Path, required=True, help="for nginx.conf and nginx's own files")
     parser.add_argument("--certificate", type=Path, required=True, help="the server's, which devices trust")
     parser.add_argument("--key", type=Path, required=True, help="of the certificate")
-    parser.add_argument("--port", type=_port, default=8443, help="for devices")
-    parser.add_argument("--host", default="0.0.0.0", help="address for devices")
-    parser.add_argument("--superlink-port", type=_port, default=8000, help="on 127.0.0.1")
-    parser.add_argument("--user", default="www-data", help="that nginx becomes if root starts it")
-    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="at a time from one address")
+    parser.add_argument("--port", type=port, default=8443, help="for devices")
+    parser.add_argument("--host", type=_host, default="0.0.0.0", help="address for devices")
+    parser.add_argument("--superlink-port", type=port, default=8000, help="on 127.0.0.1")
+    parser.add_argument("--user", type=_user, default="www-data", help="that nginx becomes if root starts it")
+    parser.add_argument("--connections", type=connections, default=CONNECTIONS, help="at a time, per address")
     try:
         print(write(**vars(parser.parse_args())))
     except (InputError, OSError) as error:
