@@ -46,7 +46,7 @@ daemon off;
 user @user;
 worker_processes 1;
 pid nginx.pid;
-error_log stderr warn;
+error_log stderr error;
 
 events {
     worker_connections 1024;

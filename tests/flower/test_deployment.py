@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -12,19 +11,11 @@ from pmafl.flower.loopback import family, running, send_signal
 from pmafl.learning.workload import workload
 from pmafl.plots import plot_run
 from tests.flower.memory_grid import final_state, replay
+from tests.flower.waiting import PATIENCE_S, wait_for
 from tests.flower.wire import Wire
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(1500)]
-PATIENCE_S = 400
 OVERHEAD = 0.05
-
-
-def wait_for(condition, what, ended=lambda: None):
-    until_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until_s, f"waited {PATIENCE_S} s for {what}"
-        assert ended() is None, f"the run ended while the test waited for {what}"
-        time.sleep(0.05)
 
 
 def test_killed_nodes_and_servers_come_back(tmp_path, images):

@@ -16,8 +16,9 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
 from pmafl import runs
 from pmafl.errors import InputError
-from pmafl.flower.gateway import CALLS
+from pmafl.flower.gateway import CALLS, CONNECTIONS
 from pmafl.flower.loopback import NAME, PROJECT, running
+from tests.flower.waiting import PATIENCE_S, wait_for
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 pytestmark = [
@@ -25,7 +26,6 @@ pytestmark = [
     pytest.mark.timeout(1500),
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt-get install nginx"),
 ]
-PATIENCE_S = 400
 OUTSIDE = "outside"  # the connection of a stranger
 TARGET = "/v1/control/list-runs"
 PROTOBUF = "Host: localhost\r\nContent-Type: application/protobuf\r\n"
@@ -208,6 +208,25 @@ def test_large_bodies_are_refused_before_they_are_read(deployed, untouched):
         assert answers(deployed, f"{start}Content-Length: {most + 1}\r\n\r\n") == [413]
         chunked = f"{start}Transfer-Encoding: chunked\r\n\r\n{most + 1:x}\r\n."
         assert answers(deployed, chunked) == [413]
+
+
+def test_one_address_has_so_many_requests_at_a_time_and_then_waits(deployed, untouched):
+    unfinished = (
+        f"POST /v1/fleet/pull-messages HTTP/1.1\r\n{PROTOBUF}Content-Length: 1\r\nConnection: close\r\n\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+
+        def open_another():
+            stack.enter_context(connect(deployed, deployed.device_port)).sendall(unfinished.encode())
+
+        def is_refused():
+            open_another()  # on a slow machine the first ones may be over already
+            return answers(deployed, f"{unfinished}.") == [503]
+
+        for _ in range(CONNECTIONS - 1):
+            open_another()
+        wait_for(is_refused, "the limit")
+    wait_for(lambda: answers(deployed, f"{unfinished}.") == [400], "the others to be gone")  # not protobuf
 
 
 def test_the_superlink_itself_is_on_no_other_address(deployed):
