@@ -5,7 +5,7 @@ DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test test-all lint bench federation test-federation clean
+.PHONY: demo test test-all lint bench federation test-federation nginx clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -27,11 +27,16 @@ bench: $(VENV)/.ready-dev  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/loop.py
 
-federation: $(VENV)/.ready-flower  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
+federation: $(VENV)/.ready-flower nginx  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
 	$(BIN)/python -m pmafl.flower.loopback
 
-test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower  ## also those that start and kill SuperLinks and SuperNodes
+test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## also those that start and kill SuperLinks and SuperNodes
 	$(BIN)/python -m pytest -q -m '' tests/flower
+
+nginx:  # the port for devices; /usr/sbin is not on everybody's path
+	@PATH="$$PATH:/usr/sbin"; command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends nginx > /dev/null; } || \
+	  { echo "error: nginx is not installed; as root: apt-get install nginx"; exit 2; }
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
