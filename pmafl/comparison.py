@@ -110,9 +110,8 @@ def run_job(directory: Path, settings_toml: str) -> None:
     """
     from pmafl.settings import parse
 
-    if not (directory / "settings.toml").exists():
-        runs.create(directory, parse(settings_toml))
-    runs.execute(directory, wait=True)  # a worker on a lost node may take a moment to die
+    # It waits because a worker on a lost node may take a moment to die.
+    runs.run(directory, parse(settings_toml), wait=True, again=True)
 
 
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
