@@ -31,6 +31,12 @@ class Head:
     after: Array
 
     def at_start_of(self, round_index: int) -> Array:
+        """The head with which a round begins; refused where it is not known any more."""
+        if self.round > round_index:
+            raise InputError(
+                f"the server asks for round {round_index + 1}, but this device trained in round "
+                f"{self.round + 1} and remembers one round back: the server's run directory is too old"
+            )
         return self.after if self.round < round_index else self.before
 
 

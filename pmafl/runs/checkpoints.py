@@ -152,10 +152,10 @@ class Checkpoints:
     def _forget(self, needed: set[int]) -> None:
         """Delete old checkpoints, and the heads that none of the kept ones needs."""
         for old in self.rounds()[KEPT_CHECKPOINTS:]:
-            os.unlink(self._path("state", old))
+            files.remove(self._path("state", old))
         for old in self.rounds("heads"):
             if old not in needed:
-                os.unlink(self._path("heads", old))
+                files.remove(self._path("heads", old))
 
     def _path(self, kind: Kind, round_index: int) -> Path:
         return self.folder / f"{kind}-{round_index:08d}.safetensors"

@@ -230,8 +230,7 @@ def _new_run(directory: Path, settings: Settings, wait: bool = False, again: boo
 def write_new(directory: Path, settings: Settings) -> Identity:
     """Write settings and name of a new run, in place of one that never got to a round."""
     for name in (FEDERATION, SETTINGS):  # settings come back last: with them the directory is a run
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(directory / name)
+        files.remove(directory / name)
     files.sweep(directory)
     identity = new_identity(settings.to_toml())
     write_identity(directory, identity)

@@ -32,8 +32,7 @@ def write_file(path: Path, content: bytes) -> None:
     """The same, but only after `sync_folder` it is certain that the new content has the name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        remove(temporary)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             _write_all(descriptor, content)
@@ -42,8 +41,13 @@ def write_file(path: Path, content: bytes) -> None:
             os.close(descriptor)
         os.replace(temporary, path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, which may be gone already; nobody waits until that is durable."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def sync_folder(folder: Path) -> None:
@@ -80,7 +84,7 @@ def sweep(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):
             if _LEFTOVER.fullmatch(name):
-                os.unlink(folder / name)
+                remove(folder / name)
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -112,6 +116,7 @@ class Appender:
 
     def __init__(self, path: Path, keep_bytes: int) -> None:
         self._descriptor = _open_own(path, os.O_WRONLY)
+        sync_folder(path.parent)  # syncing the file alone would not save the name of a new one
         if os.fstat(self._descriptor).st_size != keep_bytes:
             os.ftruncate(self._descriptor, keep_bytes)
         os.lseek(self._descriptor, keep_bytes, os.SEEK_SET)
