@@ -40,7 +40,7 @@ def run(grid: Grid, config: Mapping[str, Any]) -> dict[str, Any]:
     """Run a federation from where its directory stands to its end; return its summary."""
     directory, settings = Path(str(config["out"])).expanduser(), read_config(config)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        runs.make_folder(directory)
         with runs.locked(directory, wait=True):  # for a server that was killed and is still dying
             prepare(directory, settings)
             if (finished := runs.read_summary(directory)) is not None:

@@ -21,7 +21,7 @@ from pmafl.runs.execution import (
     run,
     write_new,
 )
-from pmafl.runs.files import locked, write_atomically
+from pmafl.runs.files import locked, make_folder, write_atomically
 from pmafl.runs.identity import Identity
 from pmafl.runs.records import read_records
 from pmafl.runs.recovery import recover
@@ -35,6 +35,7 @@ __all__ = [
     "execute",
     "identify",
     "locked",
+    "make_folder",
     "read_budgets",
     "read_records",
     "read_settings",

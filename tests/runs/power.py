@@ -140,7 +140,9 @@ class Power:
         """What was synced, or a later content in part, with zeros where blocks were never written."""
         if inode.now == inode.durable or self.chance.random() < 0.3:
             return inode.durable
-        untouched = len(os.path.commonprefix([inode.now, inode.durable]))
+        pairs = enumerate(zip(inode.now, inode.durable, strict=False))
+        shorter = min(len(inode.now), len(inode.durable))
+        untouched = next((at for at, (one, other) in pairs if one != other), shorter)
         some = inode.now[: self.chance.randint(untouched, len(inode.now))]
         if self.chance.random() < 0.3:
             some += bytes(self.chance.randint(1, 50)) + b"\n"
