@@ -116,12 +116,12 @@ def read_budgets(directory: Folder) -> NDArray[np.float64]:
 def remains(directory: Path) -> str:
     """The name of what a run that got to a round has left in a directory; empty if there is nothing."""
     checkpoints = Checkpoints(directory / CHECKPOINT, new_identity(""))
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if (directory / RECORDS).stat().st_size:
             return RECORDS
     if (directory / SUMMARY).exists():
         return SUMMARY
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(NotADirectoryError):
         return CHECKPOINT if checkpoints.rounds() or checkpoints.rounds("heads") else ""
     return ""
 
