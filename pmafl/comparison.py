@@ -114,16 +114,15 @@ def run_job(directory: Path, settings_toml: str) -> None:
     """Run one directory to its end, in a worker."""
     from pmafl.settings import parse
 
-    if not (directory / "settings.toml").exists():
-        runs.create(directory, parse(settings_toml))
-    runs.execute(directory, wait=True)  # a worker on a lost node may take a moment to die
+    # It waits because a worker on a lost node may take a moment to die.
+    runs.run(directory, parse(settings_toml), wait=True, again=True)
 
 
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
     """Run one directory, perhaps on another machine, and give back its small files."""
     run_job(directory, settings_toml)
     inputs = [f"{INPUTS}/{path.name}" for path in (directory / INPUTS).glob("*")]
-    names = (*inputs, "settings.toml", "rounds.jsonl", "summary.json")
+    names = (*inputs, "run.json", "settings.toml", "rounds.jsonl", "summary.json")
     return {name: (directory / name).read_bytes() for name in names}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,54 +22,80 @@ from rich.text import Text
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
-from pmafl.settings import Settings
-from pmafl.simulation import Callback, Record, World
+from pmafl.simulation import Record, World
+
+
+class Watch(Protocol):
+    """Shows rounds as they happen: a callback that also hears where a run begins."""
+
+    def begin(self, world: World, done: int) -> None:
+        """Start to show a run of which some rounds are done."""
+
+    def __call__(self, world: World, record: Record) -> None:
+        """Show a round."""
 
 
 @contextmanager
-def watching(settings: Settings, console: Console) -> Iterator[Callback]:
-    """Show rounds as they happen."""
+def watching(console: Console) -> Iterator[Watch]:
+    """Show rounds as they happen. Nothing shows before the run begins: it may be refused."""
     if console.is_terminal:
-        with _live(settings, console) as watch:
-            yield watch
+        live = _Live(console)
+        try:
+            yield live
+        finally:
+            live.end()
     else:
-        yield _plain(console)
+        yield _Plain(console)
 
 
-def _plain(console: Console) -> Callback:
-    def watch(world: World, record: Record) -> None:
+class _Plain:
+    """A line a round."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begin(self, world: World, done: int) -> None:
+        if done:
+            self._print(f"{done} of {world.settings.run.rounds} rounds are done")
+
+    def __call__(self, world: World, record: Record) -> None:
         facts = "  ".join(f"{name} {value}" for name, value in _facts(world, record).items())
-        console.print(
-            f"round {record.round + 1}/{world.settings.run.rounds}  {facts}", soft_wrap=True, highlight=False
+        self._print(f"round {record.round + 1}/{world.settings.run.rounds}  {facts}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False)
+
+
+class _Live:
+    """A panel that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
         )
+        self._panel = Live(self._progress, console=console, refresh_per_second=4)
+        self._latest: dict[str, str] = {}
 
-    return watch
+    def begin(self, world: World, done: int) -> None:
+        self._task = self._progress.add_task("rounds", total=world.settings.run.rounds, completed=done)
+        self._panel.start(refresh=True)
 
+    def __call__(self, world: World, record: Record) -> None:
+        self._latest.update(_facts(world, record))
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._latest.items():
+            table.add_row(name, value)
+        self._progress.update(self._task, completed=record.round + 1)
+        self._panel.update(Group(self._progress, table))
 
-@contextmanager
-def _live(settings: Settings, console: Console) -> Iterator[Callback]:
-    progress = Progress(
-        TextColumn("round"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    task = progress.add_task("rounds", total=settings.run.rounds)
-    latest: dict[str, str] = {}
-    with Live(progress, console=console, refresh_per_second=4) as live:
-
-        def watch(world: World, record: Record) -> None:
-            latest.update(_facts(world, record))
-            table = Table.grid(padding=(0, 2))
-            for name, value in latest.items():
-                table.add_row(name, value)
-            progress.update(task, completed=record.round + 1)
-            live.update(Group(progress, table))
-
-        yield watch
+    def end(self) -> None:
+        self._panel.stop()
 
 
 def _facts(world: World, record: Record) -> dict[str, str]:

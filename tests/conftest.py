@@ -64,6 +64,10 @@ def tiny_data(tmp_path_factory):
 @pytest.fixture
 def tiny(tiny_data):
     """Overrides of the mnist preset for the small problem."""
+    return tiny_overrides(tiny_data)
+
+
+def tiny_overrides(tiny_data):
     return {
         "data.dataset": str(tiny_data),
         "data.partition": "iid",

@@ -19,6 +19,9 @@ def run(
         str | None, typer.Option(help="Learning algorithm; short for --set learning.algorithm=...")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set run.seed=...")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Short for --set run.rounds=...; with --resume, make the run longer.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the run in DIR.")] = None,
     tensorboard: Annotated[
@@ -37,21 +40,23 @@ def run(
     from pmafl.errors import InputError
     from pmafl.plots import plot_run
     from pmafl.settings import load
+    from pmafl.simulation import Callback
 
     short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
-    if resume is None:
-        directory = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-        runs.create(directory, load(source, overrides))
-    elif overrides or out is not None:
-        raise InputError("--resume takes no other settings: it goes on with those of its directory")
-    else:
-        directory = resume
+    if resume is not None and (overrides or out is not None):
+        raise InputError("--resume takes no other settings but --rounds: it goes on with its directory's")
+    directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     console = Console()
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
     try:
-        with watching(runs.read_settings(directory), console) as watch:
-            summary = runs.execute(directory, [watch, *callbacks])
+        with watching(console) as watch:
+            seen: list[Callback] = [watch, *callbacks]
+            if resume is not None:
+                summary = runs.execute(directory, seen, rounds=rounds, begin=watch.begin)
+            else:
+                length = {} if rounds is None else {"run.rounds": rounds}
+                summary = runs.run(directory, load(source, overrides | length), seen, begin=watch.begin)
     except KeyboardInterrupt:
         console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
         raise

@@ -6,8 +6,8 @@ profile before the decision, for their upload after it, and for their score.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from pmafl import data, runs
-from pmafl.errors import NoAnswer
+from pmafl.errors import InputError, NoAnswer
 from pmafl.flower.messages import Order, Profile, Task, Upload
 from pmafl.flower.nodes import Nodes
 from pmafl.learning.algorithms import find_algorithm
@@ -30,6 +31,8 @@ from pmafl.simulation import Record, State, World, evaluation_is_due, record_rou
 from pmafl.streams import stream
 from pmafl.wireless.fleet import Fleet
 from pmafl.wireless.problem import RoundProblem
+
+SAID = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")  # by each device
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,8 @@ class Federation:
 
     def __init__(self, grid: Grid, world: World, directory: Path, grace_s: float, wait_s: float) -> None:
         self._directory, self._world = directory, world
-        known = json.loads((directory / runs.FEDERATION).read_text(encoding="utf-8"))
-        self._run: str = known["run"]
-        for name, values in known["fleet"].items():
+        self._run, fleet = _read(directory)
+        for name, values in fleet.items():
             getattr(world.fleet, name)[:] = values
         settings = world.settings
         dataset = data.KNOWN.get(settings.data.dataset) or data.load(
@@ -182,16 +184,35 @@ def _with_uploads(record: Record, answered: list[int], uploads: Mapping[int, Upl
     )
 
 
-def name_run(directory: Path, fleet: Fleet) -> None:
-    """Give a new run the name under which devices keep their heads, and a first idea of the devices."""
-    _write(directory, uuid.uuid4().hex, _as_lists(fleet))
+def name_run(directory: Path, identity: runs.Identity, fleet: Fleet) -> None:
+    """Write down that a new run is a federation's: devices keep their heads under its name."""
+    _write(directory, identity.run, _as_lists(fleet))
 
 
 def _as_lists(fleet: Fleet) -> dict[str, list[float]]:
-    names = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")
-    return {name: getattr(fleet, name).tolist() for name in names}
+    return {name: getattr(fleet, name).tolist() for name in SAID}
+
+
+def _read(directory: Path) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """The name of a run, and what devices said of themselves."""
+    path, identity = directory / runs.FEDERATION, runs.identify(directory)
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        fleet = {name: np.array(known["fleet"][name], dtype=np.float64) for name in SAID}
+        whole = known["digest"] == _digest(known["run"], known["fleet"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error}); put it back from a copy") from None
+    if not whole:
+        raise InputError(f"{path} is damaged (its digest does not fit); put it back from a copy")
+    if known["run"] != identity.run:
+        raise InputError(f"{path} belongs to another run ({known['run']!s:.8}); put it back from a copy")
+    return identity.run, fleet
 
 
 def _write(directory: Path, run: str, fleet: Mapping[str, list[float]]) -> None:
-    content = json.dumps({"run": run, "fleet": fleet}, indent=2) + "\n"
-    runs.write_atomically(directory / runs.FEDERATION, content.encode())
+    known = {"run": run, "fleet": fleet, "digest": _digest(run, fleet)}
+    runs.write_atomically(directory / runs.FEDERATION, (json.dumps(known, indent=2) + "\n").encode())
+
+
+def _digest(run: str, fleet: Mapping[str, list[float]]) -> str:
+    return hashlib.sha256(json.dumps([run, fleet], sort_keys=True).encode()).hexdigest()

@@ -22,6 +22,10 @@ from pmafl.runs import write_atomically
 Array = NDArray[np.float32]
 
 
+class ServerTooOld(InputError):
+    """The server went back further than a device remembers; its name is all that the server hears of it."""
+
+
 @dataclass(frozen=True)
 class Head:
     """The head before and after `round`."""
@@ -31,6 +35,12 @@ class Head:
     after: Array
 
     def at_start_of(self, round_index: int) -> Array:
+        """The head with which a round begins; refused where it is not known any more."""
+        if self.round > round_index:
+            raise ServerTooOld(
+                f"the server asks for round {round_index + 1}, but this device trained in round "
+                f"{self.round + 1} and remembers one round back: the server's run directory is too old"
+            )
         return self.after if self.round < round_index else self.before
 
 
