@@ -177,22 +177,22 @@ def page(rows: list[str], rounds: int) -> str:
     attacks = "\n".join(f"- device {device}: {what}" for device, (what, _) in HOSTILE.items())
     return f"""# Hostile devices
 
-{DEVICES} devices with {SAMPLES} samples of MNIST each, two classes a device, all of them in each of {rounds} rounds
-of `pma`. Four are hostile:
+{DEVICES} devices with {SAMPLES} samples of MNIST each, two classes a device, all of them in each of
+{rounds} rounds of `pma`. Four are hostile:
 
 {attacks}
 
 Accuracy is the mean over the 16 other devices, each on all test images of its classes, after the last round;
 beside it the worst of them. *Failed* counts honest devices whose training led to no numbers, over all rounds;
 *set aside* counts the rounds in which a device was not asked because it had misbehaved. Time is the processor
-time to combine one round's {DEVICES} uploads of 533,248 parameters, memory what is kept of them until the round is
-over.
+time to combine one round's {DEVICES} uploads of 533,248 parameters, memory what is kept of them until the
+round is over.
 
 | `learning.aggregation` | honest run | worst | 4 hostile | worst | failed | set aside | time | memory |
 |---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
-Made by `python benchmarks/hostile.py`. What is refused stands in `pmafl/flower/limits.py`, who is set aside and
+Made by `python benchmarks/hostile.py`. What is refused stands in `pmafl/flower/limits.py`, who is set aside
 for how long in `pmafl/flower/conduct.py`, the rules in `pmafl/learning/aggregation.py`.
 """
 

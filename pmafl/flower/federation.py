@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,14 @@ from pmafl.learning.evaluation import Metrics, metrics_of
 from pmafl.learning.model import build_model
 from pmafl.learning.quantise import encode
 from pmafl.learning.rounds import LearningState
-from pmafl.scheduling import Decision, queues
+from pmafl.scheduling import Decision, Policy, find_policy, find_unlimited_policy, queues
+from pmafl.scheduling.uniform import uniform
 from pmafl.simulation import Record, State, World, evaluation_is_due, record_round, round_problem
 from pmafl.streams import stream
 from pmafl.wireless.fleet import Fleet
 from pmafl.wireless.problem import RoundProblem
+
+UNIFORM_COUNT: int = signature(uniform).parameters["count"].default
 
 
 @dataclass(frozen=True)
@@ -198,10 +202,19 @@ def decide(world: World, state: State, profiles: Mapping[int, Profile]) -> Decis
     problem = round_problem(world, state, gain)
     rng = stream(world.settings.run.seed, "policy", state.round)
     try:
-        decision = world.policy(_part(problem, present), rng)
+        decision = _policy(world, len(present))(_part(problem, present), rng)
     except NoAnswer as error:
         raise NoAnswer(f"round {state.round}: {error}") from None
     return _over_all(decision, present, problem.devices)
+
+
+def _policy(world: World, present: int) -> Policy:
+    """The run's policy; one that draws more devices than are here takes all, for the others may come back."""
+    name, options = world.settings.policy.name, world.settings.policy.options
+    if name != "uniform" or not present < options.get("count", UNIFORM_COUNT) <= world.fleet.devices:
+        return world.policy
+    find = find_unlimited_policy if world.settings.run.wireless == "none" else find_policy
+    return find(name, **options | {"count": present})
 
 
 def _nobody(world: World) -> Decision:

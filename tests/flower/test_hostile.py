@@ -10,6 +10,9 @@ from pmafl import runs
 from pmafl.errors import InputError
 from pmafl.flower.conduct import FIRST_ROUNDS_ASIDE
 from pmafl.flower.heads import HeadStore
+from pmafl.scheduling import queues
+from pmafl.scheduling.pricing import Outlook
+from pmafl.scheduling.steady import hold
 from pmafl.wireless.problem import LARGEST
 from tests.flower.memory_grid import MemoryGrid, final_state
 from tests.flower.test_limits import mutated
@@ -100,9 +103,23 @@ def test_a_believed_profile_at_its_edges_does_not_end_a_federation(federation):
             assert len(runs.read_records(directory)) == 3
 
 
-def test_a_queue_stays_within_what_a_round_takes():
-    from pmafl.scheduling import queues
+def test_uniform_takes_all_where_fewer_are_left_than_it_draws(federation):
+    grid = MemoryGrid(6)
+    grid.node(2).spoil = saying("profile", budget_j=1e-40)
+    directory = federation(
+        grid, **WIDE, **{"policy.name": "uniform", "policy.options.count": 6, "run.rounds": 3}
+    )
+    assert [record["scheduled"] for record in runs.read_records(directory)] == [[0, 1, 3, 4, 5]] * 3
 
+
+def test_prices_of_energy_stay_within_what_a_round_takes(make_problem):
+    problem = make_problem(queue_j=np.ones(2))
+    outlook = Outlook(problem, np.ones(3), np.full(2, 1e-4), 100)
+    prices = hold(np.full(2, 1e9), outlook)
+    assert prices(np.array([1.0, 0.0]), 0).tolist() == [LARGEST, 1e9]
+
+
+def test_a_queue_stays_within_what_a_round_takes():
     state = queues.start(3)
     energy_j = np.array([1e15, 1e-42, 0.5])
     for _ in range(3):
