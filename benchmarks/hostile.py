@@ -30,7 +30,8 @@ from pmafl.learning.aggregation import aggregate_for
 from pmafl.learning.quantise import encode
 from pmafl.settings import load
 
-DEVICES, SAMPLES = 20, 600
+DEVICES, SAMPLES = 20, 200
+LIE_J = (6.5, 19.0)  # of computing and of the radio: nearly the most that is believed of these devices
 RULES = ("mean", "median", "trimmed-mean", "clipped-mean")
 SETTINGS = {
     "fleet.devices": DEVICES,
@@ -70,7 +71,8 @@ def lie(message: Message, reply: Message) -> Message:
         profile["samples"], profile["cycles_per_sample"] = 999 * SAMPLES, profile["cycles_per_sample"] / 999
     if "report" in reply.content:
         report = reply.content["report"]
-        report["compute_energy_j"], report["upload_energy_j"], report["measured"] = 20.0, 19.0, 1
+        report["compute_energy_j"], report["upload_energy_j"] = LIE_J
+        report["measured"] = 1
     return reply
 
 
@@ -78,7 +80,7 @@ HOSTILE: dict[int, tuple[str, Spoil]] = {
     0: ("its change scaled by 1000", poison(lambda before, after: before + 1000 * (after - before))),
     5: ("its change with the sign flipped", poison(flip)),
     10: ("NaN", poison(lambda before, after: np.full_like(after, np.nan))),
-    15: ("the sign flipped, 999 times its samples, and 39 J a round", lie),
+    15: ("the sign flipped, 999 times its samples, and 25 J a round", lie),
 }
 
 
