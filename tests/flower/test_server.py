@@ -26,6 +26,9 @@ METRICS = {"accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
         {"learning.algorithm": "fedrep", "learning.batch_size": 8, "run.rounds": 3},
         {"learning.algorithm": "local", "run.rounds": 2},
         {"learning.upload_bits_per_parameter": 8, "policy.hard_budget": True, "run.rounds": 3},
+        {"learning.aggregation": "median", "learning.algorithm": "fedprox", "run.rounds": 3},
+        {"learning.aggregation": "trimmed-mean", "learning.upload_bits_per_parameter": 8, "run.rounds": 3},
+        {"learning.aggregation": "clipped-mean", "learning.algorithm": "local", "run.rounds": 2},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )
