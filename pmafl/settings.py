@@ -243,6 +243,17 @@ class LearningSettings(Section):
     upload_bits_per_parameter: Literal[8, 16, 32] = Field(
         default=16, description="uploads are rounded to this"
     )
+    aggregation: Literal["mean", "median", "trimmed-mean", "clipped-mean"] = Field(
+        default="mean",
+        description='how uploads are combined: "mean" (by samples), or against hostile devices "median", '
+        '"trimmed-mean" or "clipped-mean" (each device counts once)',
+    )
+    trim_share: float = Field(
+        default=0.2, ge=0, lt=0.5, description="for trimmed-mean: share of devices dropped at each end"
+    )
+    clip_factor: Positive = Field(
+        default=1.0, description="for clipped-mean: longest change of a device, in medians of the round's"
+    )
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of local training")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="where training runs")
 

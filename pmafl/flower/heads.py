@@ -5,6 +5,7 @@ the last round that the device trained in. A server that was killed asks for tha
 starts from the head before it, and the answer is the same to the bit.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pmafl.errors import InputError
 from pmafl.runs import write_atomically
 
 Array = NDArray[np.float32]
+RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what cannot lead out of a directory
 
 
 class ServerTooOld(InputError):
@@ -48,6 +50,8 @@ class HeadStore:
     """The head of one run. Without a directory it lives as long as the node."""
 
     def __init__(self, context: Context, run: str, directory: Path | None) -> None:
+        if not RUN_NAME.fullmatch(run):
+            raise InputError(f"the run's name is {run!r:.80}; must be 1 to 64 letters, digits, - or _")
         self._records: Any = context.state
         self._key = f"head-{run}"
         self._file = directory / run / "head.safetensors" if directory else None

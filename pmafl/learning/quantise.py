@@ -32,3 +32,11 @@ def decode(payload: Payload) -> Tensor:
         return payload[0].float()
     codes, scales = payload
     return codes.float() * scales.repeat_interleave(BLOCK)[: len(codes)]
+
+
+def part(payload: Payload, start: int, stop: int) -> Payload:
+    """The payload of the parameters from `start`, which begins a block, to `stop`, without a copy."""
+    if len(payload) == 1:
+        return (payload[0][start:stop],)
+    codes, scales = payload
+    return codes[start:stop], scales[start // BLOCK : -(-stop // BLOCK)]

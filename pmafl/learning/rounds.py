@@ -1,8 +1,8 @@
 """One communication round: what a device does, what the server does, and the state between rounds.
 
 The two sides share no memory, so that the same functions serve the simulator and a real deployment: a device
-turns the extractor it received and its own head into a payload and a new head; the server averages payloads
-by their number of samples (equation 6).
+turns the extractor it received and its own head into a payload and a new head; the server combines payloads
+(`aggregation.py`).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from torch import Tensor
 from pmafl.learning.algorithms import Algorithm
 from pmafl.learning.engine import Engine
 from pmafl.learning.inputs import Samples
-from pmafl.learning.quantise import Payload, decode, encode
+from pmafl.learning.quantise import Payload, encode
 
 Array = NDArray[np.float32]
 
@@ -57,25 +57,3 @@ def train_device(
     weights = algorithm.local_update(engine, torch.cat([extractor, head]), samples, rng)
     shared = len(extractor)
     return encode(weights[:shared], bits_per_parameter), weights[shared:].clone()
-
-
-class Aggregate:
-    """The server's side: a running mean of payloads, weighted by samples.
-
-    It sums in float64 and in the order of arrival: memory does not grow with the number of devices, and the
-    same order gives the same bits.
-    """
-
-    def __init__(self, extractor: Tensor) -> None:
-        self._before = extractor
-        self._sum = torch.zeros_like(extractor, dtype=torch.float64)
-        self._payload = torch.empty_like(self._sum)
-        self._samples = 0
-
-    def add(self, payload: Payload, samples: int) -> None:
-        self._sum.add_(self._payload.copy_(decode(payload)), alpha=samples)
-        self._samples += samples
-
-    def result(self) -> Tensor:
-        """The new extractor; the old one if nobody took part."""
-        return (self._sum / self._samples).float() if self._samples else self._before

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from pmafl.data.dataset import Dataset
 from pmafl.data.partition import Partition
 from pmafl.errors import InputError
+from pmafl.learning.aggregation import aggregate_for
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES
 from pmafl.learning.engine import Engine
 from pmafl.learning.evaluation import Evaluator, Metrics
 from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.model import build_model, count_multiply_adds
-from pmafl.learning.rounds import Aggregate, LearningState, train_device
+from pmafl.learning.rounds import LearningState, train_device
 from pmafl.learning.workload import Workload, charge
 from pmafl.settings import LearningSettings
 from pmafl.streams import stream
@@ -60,7 +61,7 @@ class LearningTask:
         inputs: Literal["standardised", "unit"] = "standardised",
     ) -> None:
         _check(dataset, partition)
-        self.seed = seed
+        self.learning, self.seed = learning, seed
         self.bits_per_parameter = learning.upload_bits_per_parameter
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
@@ -94,7 +95,7 @@ class LearningTask:
         devices = sorted({int(k) for k in scheduled})
         if not devices:
             return state, RoundInfo(0, 0.0)
-        aggregate, heads = Aggregate(state.extractor), dict(state.heads)
+        aggregate, heads = aggregate_for(self.learning, state.extractor), dict(state.heads)
         for device in devices:
             payload, head = train_device(
                 self.algorithm,

@@ -14,7 +14,7 @@ import numpy as np
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
-from pmafl.wireless.problem import Array, RoundProblem, usable_gain
+from pmafl.wireless.problem import LARGEST, Array, RoundProblem, usable_gain
 
 WIDTHS = (0.1, 0.01)
 TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are estimates brings nothing
@@ -47,7 +47,7 @@ def hold(planned: Array, outlook: Outlook) -> EnergyPrices:
     def prices(spent_j: Array, rounds_done: int) -> Array:
         planned_j = (outlook.rounds - rounds_done) * outlook.budget_j
         left_j = np.maximum(total_j - spent_j, LEAST_LEFT * total_j)
-        return planned * planned_j / left_j
+        return np.minimum(planned * planned_j / left_j, LARGEST)  # nobody buys at either price
 
     return prices
 

@@ -1,28 +1,6 @@
 import torch
 
-from pmafl.learning.quantise import encode
-from pmafl.learning.rounds import Aggregate, LearningState
-
-
-def test_the_aggregate_is_the_sample_weighted_mean():
-    uploads = torch.randn(3, 1000)
-    aggregate = Aggregate(torch.zeros(1000))
-    for upload, samples in zip(uploads, (600, 100, 300), strict=True):
-        aggregate.add(encode(upload, 32), samples)
-    expected = (torch.tensor([0.6, 0.1, 0.3], dtype=torch.float64)[:, None] * uploads).sum(dim=0)
-    torch.testing.assert_close(aggregate.result(), expected.float())
-
-
-def test_one_device_alone_is_its_own_mean():
-    upload = torch.randn(1000)
-    aggregate = Aggregate(torch.zeros(1000))
-    aggregate.add(encode(upload, 32), 597)
-    assert torch.equal(aggregate.result(), upload)
-
-
-def test_a_round_without_devices_keeps_the_extractor():
-    extractor = torch.randn(10)
-    assert torch.equal(Aggregate(extractor).result(), extractor)
+from pmafl.learning.rounds import LearningState
 
 
 def test_a_state_is_restored_from_arrays_to_the_bit():

@@ -6,8 +6,9 @@ import torch
 
 from pmafl.data.partition import Partition
 from pmafl.errors import InputError
+from pmafl.learning.aggregation import Mean
 from pmafl.learning.quantise import decode
-from pmafl.learning.rounds import Aggregate, train_device
+from pmafl.learning.rounds import train_device
 from pmafl.learning.task import LearningTask
 from pmafl.streams import stream
 from tests.learning.synthetic import dataset, learning, partition, task
@@ -74,7 +75,7 @@ def test_uploads_are_rounded_as_they_are_charged():
 def test_device_and_server_apart_do_what_a_round_does():
     made = task()
     state = made.start()
-    aggregate = Aggregate(state.extractor)
+    aggregate = Mean(state.extractor)
     for k in (0, 2):
         rng, samples = stream(made.seed, "batches", 5, k), made.device_samples(k)
         payload, head = train_device(
