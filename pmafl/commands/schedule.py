@@ -29,7 +29,7 @@ def schedule(
     """Decide one round: who takes part, with what share of the band, time, clock and power."""
     from rich.console import Console
 
-    from pmafl.scheduling import allocate_given, find_policy
+    from pmafl.scheduling import allocate_given, ask, find_policy
     from pmafl.scheduling.exchange import read_problem, write_decision
     from pmafl.scheduling.reasons import left_out
     from pmafl.streams import stream
@@ -37,7 +37,7 @@ def schedule(
     decide = find_policy(policy, **assignments(option))
     round_problem, fixed = read_problem(_read(problem))
     if fixed is None:
-        decision = decide(round_problem, stream(seed, "policy"))
+        decision = ask(decide, round_problem, stream(seed, "policy"), policy)
     else:
         decision = allocate_given(round_problem, fixed, "fixed")
     if as_json:

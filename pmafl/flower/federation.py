@@ -17,7 +17,6 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from pmafl import data, runs
-from pmafl.errors import NoAnswer
 from pmafl.flower.messages import Order, Profile, Task, Upload
 from pmafl.flower.nodes import Nodes
 from pmafl.learning.algorithms import find_algorithm
@@ -25,7 +24,7 @@ from pmafl.learning.evaluation import metrics_of
 from pmafl.learning.model import build_model
 from pmafl.learning.quantise import encode
 from pmafl.learning.rounds import Aggregate, LearningState
-from pmafl.scheduling import Decision, queues
+from pmafl.scheduling import Decision, ask, queues
 from pmafl.simulation import Record, State, World, evaluation_is_due, record_round, round_problem
 from pmafl.streams import stream
 from pmafl.wireless.fleet import Fleet
@@ -131,10 +130,7 @@ def decide(world: World, state: State, profiles: Mapping[int, Profile]) -> Decis
     gain[present] = [profiles[device].channel_gain for device in sorted(profiles)]
     problem = round_problem(world, state, gain)
     rng = stream(world.settings.run.seed, "policy", state.round)
-    try:
-        decision = world.policy(_part(problem, present), rng)
-    except NoAnswer as error:
-        raise NoAnswer(f"round {state.round}: {error}") from None
+    decision = ask(world.policy, _part(problem, present), rng, world.settings.policy.name, state.round)
     return _over_all(decision, present, problem.devices)
 
 
