@@ -41,22 +41,23 @@ class Damaged(Exception):
     """A checkpoint file that is not what was written."""
 
 
-def create(directory: Path, settings: Settings) -> None:
+def create(directory: Path | str, settings: Settings) -> None:
     """Make a new run directory that holds nothing but its settings.
 
     Settings that cannot run are refused before anything is written. A directory whose run never got to its
     first round is taken again.
     """
     wireless_world(settings)
-    if (directory / "settings.toml").exists() and complete_lines(directory / "rounds.jsonl"):
-        raise InputError(
-            f"{directory} already holds a run; go on with --resume {directory}, or choose another --out"
-        )
+    directory = Path(directory)
     try:
+        if (directory / "settings.toml").exists() and complete_lines(directory / "rounds.jsonl"):
+            raise InputError(
+                f"{directory} already holds a run; go on with --resume {directory}, or choose another --out"
+            )
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(directory / "settings.toml", settings.to_toml().encode())
     except OSError as error:
-        raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{directory!s:.200}: cannot be written ({error.strerror})") from None
 
 
 def read_settings(directory: Path) -> Settings:
@@ -66,12 +67,13 @@ def read_settings(directory: Path) -> Settings:
     return load(directory / "settings.toml")
 
 
-def execute(directory: Path, callbacks: Iterable[Callback] = (), wait: bool = False) -> dict[str, Any]:
+def execute(directory: Path | str, callbacks: Iterable[Callback] = (), wait: bool = False) -> dict[str, Any]:
     """Run what a run directory asks for, from where it stands to its end; return its summary.
 
     A finished run is not run again. Callbacks see every new round. With `wait`, a process that is still
     running the directory is waited for, instead of being an error.
     """
+    directory = Path(directory)
     settings, callbacks = read_settings(directory), list(callbacks)
     try:
         with locked(directory, wait):

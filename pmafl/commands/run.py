@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import SetOption, SourceArgument, assignments, screen
 
 
 def run(
@@ -29,8 +29,6 @@ def run(
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
-    from rich.console import Console
-
     from pmafl import runs
     from pmafl.callbacks import tensorboard as log_to_tensorboard
     from pmafl.display import summary_table, watching
@@ -40,23 +38,20 @@ def run(
 
     short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
-    if resume is None:
-        directory = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-        runs.create(directory, load(source, overrides))
-    elif overrides or out is not None:
+    if resume is not None and (overrides or out is not None):
         raise InputError("--resume takes no other settings: it goes on with those of its directory")
-    else:
-        directory = resume
-    console = Console()
+    settings = runs.read_settings(resume) if resume else load(source, overrides)
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    if resume is None:
+        runs.create(directory, settings)
+    console = screen()
     try:
-        with watching(runs.read_settings(directory), console) as watch:
+        with watching(settings, console) as watch:
             summary = runs.execute(directory, [watch, *callbacks])
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
+        console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
     console.print(summary_table(summary))
     overview, *_ = plot_run(directory)
-    console.print(
-        f"records and plots are in {directory}; start with {overview}", highlight=False, soft_wrap=True
-    )
+    console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)

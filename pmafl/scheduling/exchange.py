@@ -19,8 +19,12 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
     """The problem, and the set that its ``"scheduled"`` list fixes, if it has one."""
     try:
         raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the problem is not JSON: {str(error).splitlines()[0]}") from None
+    except ValueError:  # Python's limit on the digits of whole numbers
+        raise InputError(
+            "the problem has a whole number of thousands of digits; 1e15 is the largest"
+        ) from None
     _check_keys(raw, "the problem", [*CELL_FIELDS, "devices"], ["scheduled"])
     devices = raw["devices"]
     if not isinstance(devices, list) or not devices:
