@@ -99,7 +99,8 @@ class _Live:
 
 
 def _facts(world: World, record: Record) -> dict[str, str]:
-    facts = {"scheduled": f"{len(record.scheduled)} devices, {record.scheduled_samples} samples"}
+    dropped = f", {len(record.dropped)} dropped" if record.dropped else ""
+    facts = {"scheduled": f"{len(record.scheduled)} devices, {record.scheduled_samples} samples{dropped}"}
     if world.settings.run.wireless == "full":
         mean_j, worst_j, budget_j = record.mean_energy_j, record.worst_energy_j, world.fleet.budget_j.mean()
         facts["energy"] = f"{mean_j:.3g} J a device and round, worst {worst_j:.3g}, budget {budget_j:.3g}"

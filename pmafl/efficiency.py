@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.errors import InputError
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
 from pmafl.simulation import World, advance, channel_gain, outlook, start
 from pmafl.wireless.problem import Array
@@ -60,6 +61,10 @@ class Efficiency:
 
 def best_possible(world: World) -> Bound:
     """The bound for a world's channels and budgets, whatever its policy."""
+    if world.settings.run.wireless == "none":
+        raise InputError(
+            'run.wireless = "none": without limits on band and energy there is nothing to judge; use "full"'
+        )
     gain = np.stack([channel_gain(world, index) for index in range(world.settings.run.rounds)])
     return clairvoyant(outlook(world).problem, gain, world.fleet.budget_j)
 

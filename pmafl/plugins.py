@@ -1,12 +1,22 @@
-"""A user's own model, algorithm, policy or data set, named in the settings as ``package.module:name``."""
+"""A user's own model, algorithm, policy or data set, named in the settings as ``package.module:name``.
+
+What goes wrong in such code becomes one line that names the culprit, by `blaming`; the original exception
+stays its cause, for those who call pmafl from Python.
+"""
 
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, NoAnswer
+
+OWN_FOLDER = str(Path(__file__).parent) + os.sep
+LONGEST_MESSAGE = 300  # of somebody else's exception; characters
 
 
 def search(folders: Iterable[str]) -> None:
@@ -34,10 +44,43 @@ def load_object(path: str, setting: str) -> Any:
         raise InputError(f"{setting} = {path!r}: must be package.module:name")
     _search_working_directory()
     try:
-        return getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(f"{setting} = {path!r}: there is no module {error.name!r} to import") from None
+    except Exception as error:
+        raise InputError(f"{setting} = {path!r}: importing it failed: {describe(error)}") from error
+    try:
+        return getattr(module, name)
     except AttributeError:
         raise InputError(f"{setting} = {path!r}: module {module_name!r} has no {name!r}") from None
+
+
+@contextmanager
+def blaming(culprit: str) -> Iterator[None]:
+    """Whatever is raised inside, as one line that begins with the culprit."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{culprit}: {error}") from error
+    except NoAnswer as error:
+        raise NoAnswer(f"{culprit}: {error}") from error
     except Exception as error:
-        raise InputError(f"{setting} = {path!r}: importing it failed: {error}") from error
+        raise InputError(f"{culprit}: raised {describe(error)}") from error
+
+
+def describe(error: Exception) -> str:
+    """An exception's type, message and place on one line."""
+    message = " ".join(str(error).split())
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - 3] + "..."
+    kind = type(error).__name__
+    return f"{kind}: {message} ({_place(error)})" if message else f"{kind} ({_place(error)})"
+
+
+def _place(error: Exception) -> str:
+    """File and line: the last in the user's own file, whatever it called; in pmafl the last of all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(OWN_FOLDER)]
+    file = (foreign[0] if foreign else frames[-1]).filename
+    line = [frame.lineno for frame in frames if frame.filename == file][-1]
+    return f"{Path(file).name}:{line}"

@@ -7,6 +7,7 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 
 import difflib
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ from pmafl.errors import InputError
 from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
 PRESETS = ("mnist", "cifar10")
+MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
+TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
 
 
 class Section(BaseModel):
@@ -368,28 +371,57 @@ def parse(text: str, where: str = "settings") -> Settings:
 def parse_assignment(text: str) -> tuple[str, Any]:
     """``key=value`` of the command line, the value as TOML or else as a plain string."""
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise InputError(f"--set {text!r}: must be KEY=VALUE, for example cell.bandwidth_hz=2e7")
+    key = key.strip()
+    if not equals or not key:
+        raise InputError(f"{_shorten(text)}: must be KEY=VALUE, for example cell.bandwidth_hz=2e7")
+    if not _is_text(key):
+        raise InputError(f"{_shorten(text)}: must be text in UTF-8")
     try:
-        return key.strip(), tomllib.loads(f"x = {value}")["x"]
+        parsed = tomllib.loads(f"x = {value}")["x"]
     except (tomllib.TOMLDecodeError, RecursionError):
-        return key.strip(), value.strip()
+        parsed = value.strip()
+    except ValueError:
+        raise InputError(f"{key:.60} = {value:.60}...: {TOO_MANY_DIGITS}") from None
+    _plain(parsed, key)
+    return key, parsed
 
 
 def build(tree: Mapping[str, Any]) -> Settings:
     """Validate a tree of plain values; one clear line if it is wrong."""
     try:
-        return Settings.model_validate(_frozen_lists(tree))
+        return Settings.model_validate(_plain(tree))
     except ValidationError as error:
         raise InputError(_first_line(error)) from None
     except RecursionError:
         raise InputError("the settings are nested too deeply; they are sections of plain values") from None
 
 
-def _frozen_lists(value: Any) -> Any:
+def _plain(value: Any, key: str = "") -> Any:
+    """A tree with plain values: those of numpy and paths turned into Python's own, lists into tuples.
+
+    Text that no file can hold and numbers that nobody can print are refused here, before they do harm.
+    """
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy, whichever library made them
+        value = value.tolist()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, Mapping):
-        return {key: _frozen_lists(item) for key, item in value.items()}
-    return tuple(_frozen_lists(item) for item in value) if isinstance(value, list) else value
+        return {_plain(name, key): _plain(item, f"{key}.{name}".strip(".")) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item, key) for item in value)
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise InputError(f"{key:.60}: {TOO_MANY_DIGITS}")
+    if isinstance(value, str) and not _is_text(value):
+        raise InputError(f"{key:.60} = {_shorten(value)}: must be text in UTF-8")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
@@ -400,13 +432,13 @@ def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
     if source == "-":
         return _resolve(_parse_toml(sys.stdin.read(), "standard input"), "standard input", Path(), seen)
     path = Path(source)
-    if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
-        path = path / "settings.toml"
     try:
+        if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
+            path = path / "settings.toml"
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         raise InputError(
-            f"{source!r} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
+            f"{_shorten(source, 200)} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
         ) from None
     return _resolve(_parse_toml(text, source), source, path.parent, seen)
 
@@ -416,6 +448,8 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
+    except ValueError:
+        raise InputError(f"{where}: {TOO_MANY_DIGITS}") from None
 
 
 def _resolve(
@@ -441,6 +475,8 @@ def _resolve(
 
 def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in overrides.items():
+        if not isinstance(key, str):
+            raise InputError(f"{_shorten(key)} is not a setting; they have names, such as cell.bandwidth_hz")
         *parents, last = key.split(".")
         table = tree
         for parent in parents:

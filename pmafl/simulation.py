@@ -17,9 +17,10 @@ import numpy as np
 
 from pmafl import data, plugins
 from pmafl.data import Partition
-from pmafl.errors import InputError, NoAnswer
+from pmafl.errors import InputError
 from pmafl.learning.workload import Workload, workload
-from pmafl.scheduling import Decision, Policy, find_policy, find_unlimited_policy, queues
+from pmafl.plugins import blaming
+from pmafl.scheduling import Decision, Policy, ask, find_policy, find_unlimited_policy, queues
 from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
 from pmafl.scheduling.queues import QueueState
 from pmafl.settings import Settings
@@ -64,7 +65,10 @@ class World:
 
         They are made when the first round asks for them: by then real devices have said what they are.
         """
-        return self.policy.prices(outlook(self)) if isinstance(self.policy, PricedPolicy) else None
+        if not isinstance(self.policy, PricedPolicy):
+            return None
+        with blaming(f"policy {self.settings.policy.name!r}"):
+            return self.policy.prices(outlook(self))
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class Record:
 
     `mean_energy_j` and `worst_energy_j` are energies a device and round, averaged from the start of the run:
     over all devices, and of the device that spent most. `failed` are the scheduled devices whose update never
-    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
+    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out. `dropped`
+    are those that a policy wanted although they could not take part, or did not fit the band together.
     """
 
     round: int
@@ -107,6 +112,7 @@ class Record:
     worst_tenth_accuracy: float | None = None
     global_accuracy: float | None = None
     failed: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -226,7 +232,8 @@ def round_problem(world: World, state: State, gain: Array | None = None) -> Roun
     gain = channel_gain(world, state.round) if gain is None else gain
     queue_j, prices = state.queues.queue_j, world.energy_prices
     if prices is not None:
-        queue_j = prices(state.queues.spent_j, state.round)
+        with blaming(f"policy {world.settings.policy.name!r} in round {state.round}"):
+            queue_j = prices(state.queues.spent_j, state.round)
     cap_j = np.full(world.fleet.devices, np.inf)
     if prices is not None or world.settings.policy.hard_budget:
         cap_j = queues.remaining_j(state.queues, world.fleet.budget_j, world.settings.run.rounds)
@@ -256,15 +263,12 @@ def _problem(world: World, gain: Array, queue_j: Array, cap_j: Array) -> RoundPr
 def decide(world: World, state: State) -> Decision:
     """The round's decision; without the wireless side only its set matters."""
     rng = stream(world.settings.run.seed, "policy", state.round)
-    return world.policy(round_problem(world, state), rng)
+    return ask(world.policy, round_problem(world, state), rng, world.settings.policy.name, state.round)
 
 
 def advance(world: World, state: State) -> tuple[State, Record]:
     """One round."""
-    try:
-        decision = decide(world, state)
-    except NoAnswer as error:
-        raise NoAnswer(f"round {state.round}: {error}") from None
+    decision = decide(world, state)
     queue = queues.advance(state.queues, decision.energy_j, world.fleet.budget_j)
     learning, metrics = state.learning, None
     if world.task is not None and learning is not None:
@@ -309,6 +313,7 @@ def record_round(
         gap=decision.gap,
         **{name: _finite(getattr(metrics, name, None)) for name in METRICS},
         failed=sorted(failed),
+        dropped=decision.dropped_devices,
     )
 
 

@@ -68,7 +68,26 @@ def test_help_is_fast():
             ["reproduce", "all", "--wireless-seeds", "1", "--set", "data.directory=nowhere"],
             "no such directory",
         ),
+        (["settings", "--set", "cell"], "'cell': must be KEY=VALUE"),
+        (["settings", "--set", f"run.rounds={'9' * 5000}"], "a whole number of thousands of digits"),
+        (
+            ["settings", "--set", f"run.rounds=0x{'f' * 6000}"],
+            "has a whole number of thousands of digits",
+        ),
+        (["run", "--policy", "uniform", "--set", "policy.options.count=abc"], "must be a whole number"),
+        (["run", "--set", b"policy.options.a=\xff"], "policy.options.a = '\\udcff': must be text in UTF-8"),
+        (["run", "--set", b"\xff=1"], "must be text in UTF-8"),
+        (
+            ["run", "--out", "x" * 5000, "--set", "run.learning=none"],
+            "cannot be written (File name too long)",
+        ),
+        (["run", "--resume", "x" * 5000], "File name too long"),
+        (["run", "--tensorboard", "x" * 5000, "--set", "run.learning=none"], "File name too long"),
+        (["settings", "x" * 5000], "neither a preset"),
+        (["bound", "x" * 5000], "File name too long"),
+        (["efficiency", "--policy", "all", "--set", "run.wireless=none"], "there is nothing to judge"),
     ],
+    ids=lambda value: repr(value)[:80],
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -79,6 +98,27 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.toml"))
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[red]x", ":smile:", os.fsdecode(b"x\xff")])
+def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = pmafl("run", "--set", "run.learning=none", "--set", "run.rounds=1", "--out", name)
+    assert (result.returncode, result.stderr) == (0, "")
+    shown = name.encode(errors="backslashreplace").decode()
+    assert f"records and plots are in {shown}; start with {shown}/plots/overview.png" in result.stdout
+    assert (tmp_path / name / "summary.json").is_file()
+
+
+def test_a_users_policy_that_goes_wrong_is_one_line_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def mask(problem, rng):\n    return problem.queue_j > 0\n")
+    result = pmafl("run", "--policy", "mine:mask", "--set", "run.learning=none")
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "error: policy 'mine:mask' in round 0: returned ndarray; it must return a "
+    )
+    assert result.stderr.count("\n") == 1
 
 
 def test_an_unknown_command_is_exit_code_two():

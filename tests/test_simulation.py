@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmafl.efficiency import best_possible, measure, run_wireless
-from pmafl.errors import InputError, NoAnswer
+from pmafl.errors import InputError
 from pmafl.settings import load
 from pmafl.simulation import advance, build_world, channel_gain, simulate, start, wireless_world
 
@@ -110,9 +110,15 @@ def test_a_deadline_that_no_device_can_meet_is_refused():
         build_world(wireless(cell__deadline_s=0.2))
 
 
-def test_a_set_that_does_not_fit_names_its_round():
-    with pytest.raises(NoAnswer, match="round 0"):
-        list(simulate(wireless(policy__name="all")))
+@pytest.mark.parametrize("policy", ["uniform", "all"])
+def test_a_blind_policy_drops_who_cannot_take_part_and_the_record_says_whom(policy):
+    records = list(simulate(wireless(policy__name=policy, cell__path_loss_exponent=3.76)))
+    assert len(records) == 10
+    assert any(record.dropped for record in records)
+    for record in records:
+        assert not set(record.dropped) & set(record.scheduled)
+        assert record.to_dict()["dropped"] == record.dropped
+        assert sum(record.bandwidth_share) <= 1 + 1e-9
 
 
 def test_a_trace_replaces_the_channel_model(tmp_path):

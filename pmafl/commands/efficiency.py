@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import SetOption, SourceArgument, assignments, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,8 +31,6 @@ def efficiency(
     """
     import json
 
-    from rich.console import Console
-
     from pmafl.efficiency import best_possible, measure, run_wireless
     from pmafl.settings import load
     from pmafl.simulation import wireless_world
@@ -45,7 +43,7 @@ def efficiency(
     if json_:
         typer.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
-        Console(markup=False).print(table(result))
+        screen().print(table(result))
 
 
 def _recorded(world: World, directory: Path) -> list[dict[str, Any]]:

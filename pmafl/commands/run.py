@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import SetOption, SourceArgument, assignments, screen
 
 
 def run(
@@ -32,8 +32,6 @@ def run(
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
-    from rich.console import Console
-
     from pmafl import budgets, runs
     from pmafl.callbacks import tensorboard as log_to_tensorboard
     from pmafl.display import say_broken_budgets, summary_table, watching
@@ -46,23 +44,22 @@ def run(
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
     if resume is not None and (overrides or out is not None):
         raise InputError("--resume takes no other settings but --rounds: it goes on with its directory's")
-    directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    console = Console()
+    length = {} if rounds is None else {"run.rounds": rounds}
+    settings = runs.read_settings(resume) if resume else load(source, overrides | length)
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    console = screen()
     try:
         with watching(console) as watch:
             seen: list[Callback] = [watch, *callbacks]
             if resume is not None:
                 summary = runs.execute(directory, seen, rounds=rounds, begin=watch.begin)
             else:
-                length = {} if rounds is None else {"run.rounds": rounds}
-                summary = runs.run(directory, load(source, overrides | length), seen, begin=watch.begin)
+                summary = runs.run(directory, settings, seen, begin=watch.begin)
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
+        console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
     console.print(summary_table(summary))
-    say_broken_budgets(console, [budgets.in_words([summary], runs.read_settings(directory).policy)])
+    say_broken_budgets(console, [budgets.in_words([summary], settings.policy)])
     overview, *_ = plot_run(directory)
-    console.print(
-        f"records and plots are in {directory}; start with {overview}", highlight=False, soft_wrap=True
-    )
+    console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from pmafl import data, runs
-from pmafl.errors import InputError, NoAnswer
+from pmafl.errors import InputError
 from pmafl.flower.conduct import Conduct, Offence
 from pmafl.flower.limits import DECLARED, limits_of
 from pmafl.flower.messages import Order, Profile, Score, Task, Upload
@@ -30,7 +30,7 @@ from pmafl.learning.evaluation import Metrics, metrics_of
 from pmafl.learning.model import build_model
 from pmafl.learning.quantise import encode
 from pmafl.learning.rounds import LearningState
-from pmafl.scheduling import Decision, Policy, find_policy, find_unlimited_policy, queues
+from pmafl.scheduling import Decision, Policy, ask, find_policy, find_unlimited_policy, queues
 from pmafl.scheduling.uniform import uniform
 from pmafl.simulation import Record, State, World, evaluation_is_due, record_round, round_problem
 from pmafl.streams import stream
@@ -201,10 +201,8 @@ def decide(world: World, state: State, profiles: Mapping[int, Profile]) -> Decis
     gain[present] = [profiles[device].channel_gain for device in sorted(profiles)]
     problem = round_problem(world, state, gain)
     rng = stream(world.settings.run.seed, "policy", state.round)
-    try:
-        decision = _policy(world, len(present))(_part(problem, present), rng)
-    except NoAnswer as error:
-        raise NoAnswer(f"round {state.round}: {error}") from None
+    policy, name = _policy(world, len(present)), world.settings.policy.name
+    decision = ask(policy, _part(problem, present), rng, name, state.round)
     return _over_all(decision, present, problem.devices)
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm
 from pmafl.learning.engine import Engine
 from pmafl.learning.inputs import Samples
@@ -54,6 +55,19 @@ def train_device(
     bits_per_parameter: int,
 ) -> tuple[Payload, Tensor]:
     """The device's side of a round: its upload and its new head."""
-    weights = algorithm.local_update(engine, torch.cat([extractor, head]), samples, rng)
+    weights = torch.cat([extractor, head])
+    weights = _checked(algorithm.local_update(engine, weights, samples, rng), weights)
     shared = len(extractor)
     return encode(weights[:shared], bits_per_parameter), weights[shared:].clone()
+
+
+def _checked(weights: object, before: Tensor) -> Tensor:
+    needed = f"it must be {len(before)} weights, as it was given"
+    if not isinstance(weights, Tensor):
+        raise InputError(f"local_update returned a {type(weights).__name__}; {needed}")
+    if weights.shape != before.shape or weights.dtype != before.dtype or weights.device != before.device:
+        kind = f"{weights.dtype} of shape {tuple(weights.shape)} on {weights.device}"
+        raise InputError(
+            f"local_update returned a tensor of {kind}; {needed}: {before.dtype} on {before.device}"
+        )
+    return weights.detach()

@@ -25,6 +25,7 @@ from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.model import build_model, count_multiply_adds
 from pmafl.learning.rounds import LearningState, train_device
 from pmafl.learning.workload import Workload, charge
+from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 from pmafl.streams import stream
 
@@ -63,7 +64,7 @@ class LearningTask:
         _check(dataset, partition)
         self.learning, self.seed = learning, seed
         self.bits_per_parameter = learning.upload_bits_per_parameter
-        self.algorithm = find_algorithm(learning)
+        self.algorithm, self.algorithm_name = find_algorithm(learning), learning.algorithm
         self.device = find_device(learning.device)
         shape = dataset.input_shape
         self.model = build_model(learning, shape, dataset.classes, stream(seed, "weights"), self.device)
@@ -97,15 +98,16 @@ class LearningTask:
             return state, RoundInfo(0, 0.0)
         aggregate, heads = aggregate_for(self.learning, state.extractor), dict(state.heads)
         for device in devices:
-            payload, head = train_device(
-                self.algorithm,
-                self.engine,
-                state.extractor,
-                state.head(device),
-                self.device_samples(device),
-                stream(self.seed, "batches", round_index, device),
-                self.bits_per_parameter,
-            )
+            with blaming(f"algorithm {self.algorithm_name!r} in round {round_index}, device {device}"):
+                payload, head = train_device(
+                    self.algorithm,
+                    self.engine,
+                    state.extractor,
+                    state.head(device),
+                    self.device_samples(device),
+                    stream(self.seed, "batches", round_index, device),
+                    self.bits_per_parameter,
+                )
             aggregate.add(payload, int(self.samples[device]))
             if len(head):
                 heads[device] = head

@@ -217,7 +217,7 @@ def _new_run(directory: Path, settings: Settings, wait: bool = False, again: boo
     try:
         files.make_folder(directory)
     except OSError as error:
-        raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{directory!s:.200}: cannot be written ({error.strerror})") from None
     with files.locked(directory, wait):
         if again and remains(directory):
             if read_settings(directory) != kept(settings, directory):

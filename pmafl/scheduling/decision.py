@@ -29,6 +29,8 @@ class Decision:
         objective: -V*sum(D) + sum(q*E) over the scheduled devices.
         lower_bound: a value that no decision for this round can beat, where the policy knows one.
         gap: objective minus lower bound.
+        dropped: whom the policy wanted, but had to leave out because they could not take part or did not fit
+            the band together; None where it keeps no such account.
     """
 
     policy: str
@@ -43,6 +45,7 @@ class Decision:
     objective: float
     lower_bound: float | None = None
     gap: float | None = None
+    dropped: Mask | None = None
 
     @property
     def energy_j(self) -> Array:
@@ -60,6 +63,11 @@ class Decision:
     def scheduled_devices(self) -> list[int]:
         """Indices of the scheduled devices."""
         return [int(device) for device in np.flatnonzero(self.scheduled)]
+
+    @property
+    def dropped_devices(self) -> list[int]:
+        """Indices of the devices that the policy wanted but had to leave out."""
+        return [] if self.dropped is None else [int(device) for device in np.flatnonzero(self.dropped)]
 
 
 Policy = Callable[[RoundProblem, np.random.Generator], Decision]

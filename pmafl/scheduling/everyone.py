@@ -1,21 +1,29 @@
-"""All devices in every round."""
+"""All devices in every round, or as many of them as can take part."""
 
 import numpy as np
 
+from pmafl.allocation.frontier import frontiers
 from pmafl.scheduling.decision import Decision, Policy
-from pmafl.scheduling.given import allocate_given
-from pmafl.wireless.problem import Mask, RoundProblem
+from pmafl.scheduling.given import allocate_fitting
+from pmafl.wireless.problem import SMALLEST, Index, RoundProblem
 
 
 def everyone() -> Policy:
-    """The policy `all`; where they do not fit together there is no answer."""
+    """The policy `all`; where they do not fit together, those with the fewest samples per share are dropped.
+
+    The share is the least that the device can live with. By this order the most samples fit the band, but for
+    the last device, as in the first round of the paper's algorithm, when nobody has a queue.
+    """
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
-        return allocate_given(problem, choose_everyone(problem.devices, rng), "all")
+        frontier = frontiers(problem)
+        share = np.minimum(frontier.min_share, 2.0)  # above 1 nobody takes part, however much above
+        order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
+        return allocate_fitting(problem, frontier, order, "all")
 
     return schedule
 
 
-def choose_everyone(devices: int, rng: np.random.Generator) -> Mask:
+def choose_everyone(devices: int, rng: np.random.Generator) -> Index:
     """Everybody, without looking at the radio."""
-    return np.ones(devices, bool)
+    return np.arange(devices)

@@ -19,8 +19,12 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
     """The problem, and the set that its ``"scheduled"`` list fixes, if it has one."""
     try:
         raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the problem is not JSON: {str(error).splitlines()[0]}") from None
+    except ValueError:  # Python's limit on the digits of whole numbers
+        raise InputError(
+            "the problem has a whole number of thousands of digits; 1e15 is the largest"
+        ) from None
     _check_keys(raw, "the problem", [*CELL_FIELDS, "devices"], ["scheduled"])
     devices = raw["devices"]
     if not isinstance(devices, list) or not devices:
@@ -34,12 +38,18 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
 
 
 def write_decision(decision: Decision) -> str:
-    """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled."""
+    """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled.
+
+    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody was dropped.
+    """
     answer: dict[str, Any] = {}
     for entry in fields(decision):
         value = getattr(decision, entry.name)
         answer[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
     answer["scheduled"] = decision.scheduled_devices
+    del answer["dropped"]
+    if decision.dropped_devices:
+        answer["dropped"] = decision.dropped_devices
     return json.dumps(answer, allow_nan=False)
 
 

@@ -1,16 +1,21 @@
-"""A set that somebody else has chosen: its best allocation, or the reason why there is none."""
+"""A set that was chosen without looking at the radio: its best allocation, whole or as much of it as fits.
+
+`allocate_given` takes a user's set as it is, or says why there is no answer. `allocate_fitting` serves
+policies that choose blindly: whoever cannot take part is dropped, and the round goes on.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from pmafl.allocation.frontier import frontiers
+from pmafl.allocation.frontier import Frontier, frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets, energy_weights
 from pmafl.errors import NoAnswer
 from pmafl.scheduling.decision import Decision, Policy, decide
 from pmafl.scheduling.reasons import unable
-from pmafl.wireless.problem import Mask, RoundProblem
+from pmafl.wireless.problem import Index, Mask, RoundProblem
 
 
 def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decision:
@@ -22,15 +27,34 @@ def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decis
     if needed > 1:
         count = int(scheduled.sum())
         raise NoAnswer(f"the set is infeasible: its {count} devices need {needed:.1%} of the band at least")
+    return _allocate(problem, frontier, scheduled, policy)
+
+
+def allocate_fitting(problem: RoundProblem, frontier: Frontier, wanted: Index, policy: str) -> Decision:
+    """Schedules as many of the wanted devices as fit, the first ones first; says who was dropped.
+
+    Those who cannot take part even alone are dropped, then the last ones until the others fit the band.
+    """
+    able = wanted[frontier.min_share[wanted] <= 1]
+    fitting = int(np.searchsorted(np.cumsum(frontier.min_share[able]), 1.0, side="right"))
+    scheduled, dropped = np.zeros((2, problem.devices), bool)
+    scheduled[able[:fitting]] = True
+    dropped[wanted] = True
+    decision = _allocate(problem, frontier, scheduled, policy)
+    return replace(decision, dropped=dropped & ~scheduled)
+
+
+def _allocate(problem: RoundProblem, frontier: Frontier, scheduled: Mask, policy: str) -> Decision:
     sets = Sets.from_masks(scheduled[None, :])
     return decide(problem, policy, joint(frontier, sets, energy_weights(problem.queue_j, sets)))
 
 
-def allocate_without_limits(policy: str, choose: Callable[[int, np.random.Generator], Mask]) -> Policy:
+def allocate_without_limits(policy: str, choose: Callable[[int, np.random.Generator], Index]) -> Policy:
     """The policy that schedules whom `choose` takes, with no radio, no clock and no energy to count."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
-        scheduled = choose(problem.devices, rng)
+        scheduled = np.zeros(problem.devices, bool)
+        scheduled[choose(problem.devices, rng)] = True
         nothing = np.zeros(problem.devices)
         objective = -float(problem.value[scheduled].sum())
         return Decision(

@@ -2,25 +2,26 @@
 
 import numpy as np
 
+from pmafl.allocation.frontier import frontiers
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Policy
-from pmafl.scheduling.given import allocate_given
-from pmafl.wireless.problem import Mask, RoundProblem
+from pmafl.scheduling.given import allocate_fitting
+from pmafl.wireless.problem import Index, RoundProblem
 
 
 def uniform(count: int = 10) -> Policy:
-    """The policy; where the drawn devices do not fit together there is no answer."""
+    """The policy; of devices that cannot take part, or do not fit together, the last drawn are dropped."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
-        return allocate_given(problem, choose_uniformly(problem.devices, rng, count), "uniform")
+        drawn = choose_uniformly(problem.devices, rng, count)
+        return allocate_fitting(problem, frontiers(problem), drawn, "uniform")
 
     return schedule
 
 
-def choose_uniformly(devices: int, rng: np.random.Generator, count: int = 10) -> Mask:
-    """Who is drawn, without looking at the radio."""
-    if not 1 <= count <= devices or count != int(count):
+def choose_uniformly(devices: int, rng: np.random.Generator, count: int = 10) -> Index:
+    """Who is drawn, in the order of the draw, without looking at the radio."""
+    if not 1 <= count <= devices:
         raise InputError(f"count of policy uniform is {count}; it must be from 1 to {devices}, all devices")
-    chosen = np.zeros(devices, bool)
-    chosen[rng.choice(devices, count, replace=False)] = True
-    return chosen
+    drawn: Index = rng.choice(devices, count, replace=False)
+    return drawn

@@ -1,8 +1,12 @@
 """Networks and an algorithm as a user would write them, good and bad."""
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
-from pmafl.learning.algorithms import Algorithm
+from pmafl.learning.algorithms import Algorithm, Constructor
+from pmafl.learning.engine import Engine
+from pmafl.learning.inputs import Samples
 from pmafl.settings import LearningSettings
 
 
@@ -102,3 +106,35 @@ def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
 
 def one_step(learning: LearningSettings) -> Algorithm:
     return Algorithm("split", 1, lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1))
+
+
+def cannot_be_made(learning: LearningSettings) -> Algorithm:
+    raise OSError("no disk")
+
+
+def shares_half(learning: LearningSettings) -> Algorithm:
+    return Algorithm("half", 1, one_step(learning).local_update)  # type: ignore[arg-type]
+
+
+def charges_nothing(learning: LearningSettings) -> Algorithm:
+    return Algorithm("all", 0, one_step(learning).local_update)
+
+
+def cannot_train(learning: LearningSettings) -> Algorithm:
+    return Algorithm("all", 1, None)  # type: ignore[arg-type]
+
+
+def trains_to(answer: object) -> Constructor:
+    """Algorithms whose training ends with this, or raises it."""
+
+    def local_update(engine: Engine, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    return lambda learning: Algorithm("split", 1, local_update)
+
+
+returns_nothing = trains_to(None)
+returns_one_weight = trains_to(torch.zeros(1))
+raises = trains_to(ZeroDivisionError("no samples"))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     LocalUpdate = Callable[[Engine, Tensor, Samples, np.random.Generator], Tensor]
 
+Shares = Literal["split", "all", "none"]
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -27,7 +29,7 @@ class Algorithm:
     local_update: a device's training, from the weights it starts with to those it ends with.
     """
 
-    shares: Literal["split", "all", "none"]
+    shares: Shares
     charged_iterations: int
     local_update: LocalUpdate
 
