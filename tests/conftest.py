@@ -4,9 +4,7 @@ import os
 import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # one test a core; also for OpenBLAS, MKL and the tests' children
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many tests as cores run at once; BLAS reads it too
 
 import numpy as np
 import pytest

@@ -203,6 +203,7 @@ def test_writing_atomically_leaves_the_old_file_when_it_fails(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.heavy
 def test_twenty_kills_in_a_row_change_nothing(tmp_path, tiny):
     settings = load("mnist", tiny | {"run.rounds": 250, "learning.batch_size": 8})
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -15,6 +15,7 @@ from pmafl.experiments.study import Scale, Study, prepare
 from tests.experiments.conftest import run_here
 
 NAN = math.nan
+pytestmark = pytest.mark.xdist_group("experiments")  # one process makes the studies for all of them
 
 
 @pytest.fixture(scope="module")

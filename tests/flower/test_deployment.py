@@ -14,8 +14,8 @@ from pmafl.plots import plot_run
 from tests.flower.memory_grid import final_state, replay
 from tests.flower.wire import Wire
 
-pytestmark = [pytest.mark.federation, pytest.mark.timeout(1500)]
-PATIENCE_S = 400
+pytestmark = [pytest.mark.federation, pytest.mark.timeout(7200)]
+PATIENCE_S = 1200
 OVERHEAD = 0.05
 
 

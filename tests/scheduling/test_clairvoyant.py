@@ -43,10 +43,11 @@ def small_run(rng):
     return problem, gain, 10 ** rng.uniform(-1.3, 0.2, DEVICES)
 
 
-def test_no_schedule_of_100_small_runs_exceeds_the_bound():
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("quarter", range(4))
+def test_no_schedule_of_100_small_runs_exceeds_the_bound(quarter):
+    rng = np.random.default_rng(quarter)
     reached = []
-    for _ in range(100):
+    for _ in range(25):
         run = small_run(rng)
         bound, best = clairvoyant(*run), best_schedule(*run)
         assert best <= bound.samples * (1 + ROUNDING)

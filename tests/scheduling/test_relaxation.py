@@ -61,9 +61,8 @@ def test_better_prices_lower_the_bound(trace):
     prices = relaxation.tighten(typical, (0.1, 0.01, 0.001))
     lowest = relaxation.bound(prices)
     rng = np.random.default_rng(3)
-    assert all(
-        relaxation.bound(random_prices(relaxation, rng)) >= lowest * (1 - ROUNDING) for _ in range(200)
-    )
+    tried = [relaxation.bound(random_prices(relaxation, rng)) for _ in range(200)]
+    assert min(tried) >= lowest * (1 - ROUNDING)
     for factor in (0.9, 0.99, 1.01, 1.1):
         assert relaxation.bound(prices.filled(prices.flat() * factor)) >= lowest * (1 - 1e-3)
 
