@@ -43,11 +43,11 @@ def test_the_wireless_side_never_imports_torch(code):
     assert "torch" not in loaded_modules(code)
 
 
-def test_help_is_fast():
-    pmafl("--help")
-    began = time.perf_counter()
-    assert pmafl("--help").returncode == 0
-    assert time.perf_counter() - began < 6  # a guard against importing torch or SciPy, not a benchmark
+def test_help_loads_nothing_slow():
+    code = "from pmafl.cli import main\nsys.argv[1:] = ['--help']\ntry: main()\nexcept SystemExit: pass"
+    loaded = loaded_modules(code)
+    assert "pmafl.cli" in loaded
+    assert loaded.isdisjoint({"torch", "scipy", "matplotlib", "ray", "flwr"})
 
 
 @pytest.mark.parametrize(
