@@ -1,0 +1,308 @@
+r"""What energy and band are worth in a typical round, for any number of devices.
+
+A typical round: every channel takes each of its fading levels equally often, and one price holds for the band.
+At prices mu of each device's joule and lambda of the band, in samples, a device takes part at the levels where
+its samples D exceed what its energy E and its share theta cost. The prices minimise
+
+.. math:: \sum_{k,l} w \log\bigl(1 + e^{g_{kl}/w}\bigr) + \sum_k \mu_k L \bar E_k + \lambda L, \qquad
+          g_{kl} = D_k - \min_\theta (\mu_k E_{kl} + \lambda \theta)
+
+over L levels, the relaxation's bound with the kink of max(0, g) rounded off by w. For a given lambda each
+device's price is its own affair, one root each, so all are found by Newton's method on arrays; lambda is one
+more root outside. Some thousand devices say nearly where it is, and all of them, taken a block at a time so
+that memory stays bounded, have the last word.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from pmafl.allocation.frontier import Frontier, Point, at_price, open_frontiers, point, power_end, set_ends
+from pmafl.allocation.roots import rising_root
+from pmafl.wireless.problem import Array, Index, RoundProblem
+from pmafl.wireless.radio import min_share
+
+WIDTH = 0.01  # of the kink, as part of the mean device's samples
+CUT = 25.0  # widths below 0: e^-25 of a turn is none
+SMALLEST = 1e-9  # price in its unit: their logarithms must exist
+FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
+BLOCK = 8192  # devices at a time
+SAMPLES = (1_000, 16_000)  # devices that the price of the band is first sought with
+# The searches end after such steps of Newton's method on logarithms: what they leave is of second order.
+PRICE_STEP, BAND_STEP = 1e-4, 1e-3
+CLOSE = 3e-3  # miss of the log of a price from which one more step need not be looked at
+SMALL_VALUE = 0.1
+FREE_STEPS = 8  # of Newton's method without a bracket
+LARGEST_STEP = 2.0
+NEAR = 1.05  # a frontier's end is sought if its limits are as near as this
+PASS_LEFT = 0.3  # of the work is left after a pass over all devices, as far as one can know
+TINY = 1e-300
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Prices of a typical round in samples: of a joule of each device, and of the whole band."""
+
+    energy_price: Array
+    band_price: float
+
+
+class Demand(NamedTuple):
+    """What devices do at their prices, summed over levels, and the second derivatives of the objective F."""
+
+    energy_j: Array
+    share: Array
+    energy_curve: Array  # d2F/dmu2
+    cross_curve: Array  # d2F/dmu dlambda
+    share_curve: Array  # d2F/dlambda2
+
+
+def plan(
+    problem: RoundProblem, fading: Array, budget_j: Array, progress: Progress = lambda part: None
+) -> Plan:
+    """The prices that minimise the objective.
+
+    Args:
+        problem: gives the cell and the devices with their mean gains; its queues and caps do not matter.
+        fading: equally likely factors of the gains.
+        budget_j: energy budgets a round.
+        progress: is told now and then which part of the work is done.
+    """
+    fleet = _Fleet(problem, fading, budget_j)
+    order = np.argsort(min_share(problem) / problem.samples, kind="stable")  # neighbours will be alike
+    log_band = float(np.log(FIRST_BAND_PRICE * problem.samples.mean()))
+    place, log_price = np.zeros(1), np.zeros(1)  # what is known of the prices along the order
+    for size in (*(size for size in SAMPLES if size < problem.devices), problem.devices):
+        sample, weight = _sample(problem.devices, size)
+        guess = np.interp(sample, place, log_price)
+        told = progress if size == problem.devices else lambda part: None
+        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, told)
+        place = sample.astype(np.float64)
+    energy_price = np.empty(problem.devices)
+    energy_price[order] = fleet.highest[order] * np.exp(log_price)
+    return Plan(energy_price, float(np.exp(log_band)))
+
+
+def _sample(devices: int, size: int) -> tuple[Index, Array]:
+    """Places in the order of all devices, and how many devices each of them stands for.
+
+    The first half are the first devices themselves: where the band is narrow, they alone matter.
+    """
+    if size == devices:
+        return np.arange(devices), np.ones(devices)
+    head = size // 2
+    edge = np.linspace(head, devices, size - head + 1).round().astype(np.intp)
+    middle = (edge[:-1] + edge[1:]) // 2
+    return np.append(np.arange(head), middle), np.append(np.ones(head), np.diff(edge))
+
+
+class _Fleet:
+    """All devices. What has an entry for every level is made for a block of them at a time."""
+
+    def __init__(self, problem: RoundProblem, fading: Array, budget_j: Array) -> None:
+        self.levels = fading.size
+        factor, count = np.unique(fading[fading > 0], return_counts=True)
+        self.factor, self.count = factor[::-1], count[::-1].astype(np.float64)  # the best level first
+        self.samples, self.budget_j = problem.samples, budget_j * self.levels
+        at_best = replace(
+            problem,
+            channel_gain=problem.channel_gain * factor[-1],
+            energy_cap_j=self.budget_j,  # not even a single round may cost more
+        )
+        self.frontier = open_frontiers(at_best)
+        self.width = WIDTH * problem.samples.mean()
+        # At this price levels that cost the budget or more are hopeless, all others leave some of it.
+        worth = problem.samples + self.width * (np.log(self.levels) + CUT)
+        self.highest = worth / np.maximum(budget_j, self.frontier.compute_j / self.levels)
+
+    def balance(
+        self, device: Index, weight: Array, log_price: Array, log_band: float, progress: Progress
+    ) -> tuple[Array, float]:
+        """Prices at which the devices, each taken `weight` times, use up their budgets and the band.
+
+        Prices of energy are logarithms of parts of the highest.
+        """
+        log_price, response = log_price.copy(), np.zeros(device.size)
+        seen, passes = log_band, 0
+
+        def residual(log_band: Array) -> tuple[Array, Array]:
+            nonlocal seen, passes
+            seen = float(log_band[0])
+            band_price, used, fall = np.exp(seen), 0.0, 0.0
+            for start in range(0, device.size, BLOCK):
+                here = slice(start, start + BLOCK)
+                block = _Block(self, device[here])
+                log_price[here], demand = block.prices(log_price[here], band_price)
+                inner = log_price[here] > np.log(SMALLEST)
+                price_rise = np.where(
+                    inner, -demand.cross_curve / np.maximum(demand.energy_curve, TINY), 0.0
+                )
+                used += weight[here] @ demand.share
+                fall += weight[here] @ (demand.share_curve + demand.cross_curve * price_rise)
+                response[here] = price_rise * band_price / (block.highest * np.exp(log_price[here]))
+                part = min(start + BLOCK, device.size) / device.size
+                progress(1 - PASS_LEFT**passes * (1 - (1 - PASS_LEFT) * part))
+            passes += 1
+            used = max(used, TINY)
+            return np.array([np.log(self.levels / used)]), np.array([max(band_price * fall / used, 1e-6)])
+
+        low, high = log_band + np.log(SMALLEST), log_band - np.log(SMALLEST)
+        found = rising_root(
+            residual, np.array([low]), np.array([high]), np.array([log_band]), BAND_STEP, SMALL_VALUE
+        )
+        step = float(found[0]) - seen
+        return np.clip(log_price + response * step, np.log(SMALLEST), 0.0), seen + step
+
+
+class _Block:
+    """Some devices, with what is known of their frontiers at every level."""
+
+    def __init__(self, fleet: _Fleet, device: Index) -> None:
+        self.fleet, self.best = fleet, fleet.frontier.take(device)
+        self.samples, self.budget_j = fleet.samples[device], fleet.budget_j[device]
+        self.highest = fleet.highest[device]
+        shape = (fleet.factor.size, device.size)
+        self.log_y = np.full(shape, np.nan)
+        self.log_start = np.tile(self.best.log_start, (shape[0], 1))
+        self.log_end = np.tile(self.best.log_end, (shape[0], 1))
+        self.share_limit = np.tile(self.best.min_share, (shape[0], 1))
+        self.ended = np.zeros(shape, bool)  # where the ends are known
+
+    def prices(self, guess: Array, band_price: float) -> tuple[Array, Demand]:
+        """Prices at which the devices use up their budgets, and what they do then."""
+        count = guess.size
+        seen, value, slope = np.full(count, np.inf), np.zeros(count), np.zeros(count)
+        demand = Demand(*np.zeros((5, count)))
+
+        def residual(log_price: Array) -> tuple[Array, Array]:
+            moved = np.flatnonzero(np.abs(log_price - seen) > PRICE_STEP)
+            seen[moved] = log_price[moved]
+            price = self.highest[moved] * np.exp(log_price[moved])
+            for whole, part in zip(demand, self._demand(moved, price, band_price), strict=True):
+                whole[moved] = part
+            used_j = np.maximum(demand.energy_j[moved], TINY)
+            value[moved] = np.log(np.maximum(self.budget_j[moved], TINY) / used_j)
+            slope[moved] = np.maximum(price * demand.energy_curve[moved] / used_j, 1e-6)
+            return value + slope * (log_price - seen), slope
+
+        low, high = np.full(count, np.log(SMALLEST)), np.zeros(count)
+        log_price = rising_root(residual, low, high, guess, PRICE_STEP, SMALL_VALUE)
+        step = self.highest * (np.exp(log_price) - np.exp(seen))
+        return log_price, demand._replace(share=np.maximum(demand.share - demand.cross_curve * step, 0.0))
+
+    def _demand(self, device: Index, price: Array, band_price: float) -> Demand:
+        """What some of the devices do at their prices.
+
+        A worse channel never costs less, so a device for which a level is hopeless is done with all that
+        are worse.
+        """
+        total = Demand(*np.zeros((5, device.size)))
+        width, here = self.fleet.width, np.arange(device.size)
+        log_ratio = np.log(band_price / price)
+        for level, count in enumerate(self.fleet.count):
+            rows, mu = device[here], price[here]
+            energy_j, share, rise_j, able = self._respond(level, rows, log_ratio[here])
+            gain = np.where(able, self.samples[rows] - mu * energy_j - band_price * share, -np.inf)
+            part = expit(gain / width)
+            steep, part = count * part * (1 - part) / width, count * part
+            total.energy_j[here] += part * energy_j
+            total.share[here] += part * share
+            total.energy_curve[here] += steep * energy_j * energy_j + part * rise_j / mu
+            total.cross_curve[here] += steep * energy_j * share - part * rise_j / band_price
+            total.share_curve[here] += steep * share * share + part * rise_j * mu / band_price**2
+            here = here[gain > -CUT * width]
+            if not here.size:
+                break
+        return total
+
+    def _respond(self, level: int, device: Index, log_ratio: Array) -> tuple[Array, Array, Array, Array]:
+        """Energy, share, rise of the energy with the log of band price over energy price, and who is able."""
+        new = device[np.isnan(self.log_y[level, device])]
+        if new.size:
+            self._open(level, new)
+        frontier = self._frontier(level, device)
+        if frontier.unit_share == 0:  # nothing to upload
+            nothing = np.zeros(device.size)
+            return frontier.compute_j, nothing, nothing, frontier.min_share <= 1
+        log_y, at = _settle(frontier, self.log_y[level, device], log_ratio)
+        near = (NEAR * at.energy_j > frontier.energy_cap_j) | (NEAR * at.share > 1)
+        near = np.flatnonzero(near & ~self.ended[level, device])
+        if near.size:
+            self._find_ends(level, device[near])
+            frontier = self._frontier(level, device)
+            log_y[near], close = _settle(frontier.take(near), log_y[near], log_ratio[near])
+            _put(at, near, close)
+        step = (log_ratio - at.log_price) / at.price_slope
+        target = np.clip(log_y + step, frontier.log_start, frontier.log_end)
+        free, step = target == log_y + step, target - log_y
+        self.log_y[level, device] = target
+        rise_j = -np.exp(at.log_price) * at.share * at.share_slope
+        share = at.share * np.exp(at.share_slope * step)
+        rise_j_ratio = np.where(free, rise_j / at.price_slope, 0.0)
+        return at.energy_j + rise_j * step, share, rise_j_ratio, frontier.min_share <= 1
+
+    def _frontier(self, level: int, device: Index) -> Frontier:
+        best = self.best
+        upload_j = best.upload_j[device] * (self.fleet.factor[0] / self.fleet.factor[level])
+        return Frontier(
+            best.unit_share,
+            best.compute_j[device],
+            upload_j,
+            best.power_j[device],
+            best.least_compute[device],
+            best.energy_cap_j[device],
+            self.log_start[level, device],
+            self.log_end[level, device],
+            best.end_log_price[device],
+            self.share_limit[level, device],
+        )
+
+    def _open(self, level: int, device: Index) -> None:
+        """Begins with a level where its better neighbour stands."""
+        self.log_y[level, device] = self.log_y[level - 1, device] if level else 0.0
+        frontier = self._frontier(level, device)
+        if frontier.unit_share > 0:
+            able = frontier.upload_j <= frontier.power_j * (1 - frontier.least_compute)
+            self.share_limit[level, device] = np.where(able, frontier.min_share, np.inf)
+            self.log_end[level, device] = power_end(frontier)
+
+    def _find_ends(self, level: int, device: Index) -> None:
+        frontier = self._frontier(level, device)
+        set_ends(frontier)
+        self.log_start[level, device] = frontier.log_start
+        self.log_end[level, device] = frontier.log_end
+        self.share_limit[level, device] = frontier.min_share
+        self.ended[level, device] = True
+
+
+def _settle(frontier: Frontier, log_y: Array, log_ratio: Array) -> tuple[Array, Point]:
+    """Points so near to where band is worth its price that the frontier is straight between."""
+    log_y = np.clip(log_y, frontier.log_start, frontier.log_end)
+    at = point(frontier, log_y)
+
+    def far() -> tuple[Index, Array]:
+        miss = log_ratio - at.log_price
+        step = np.clip(miss / at.price_slope, -LARGEST_STEP, LARGEST_STEP)
+        target = np.clip(log_y + step, frontier.log_start, frontier.log_end)
+        chosen = np.flatnonzero((np.abs(miss) > CLOSE) & (target != log_y))
+        return chosen, target[chosen]
+
+    for turn in range(FREE_STEPS):
+        chosen, target = far()
+        if not chosen.size:
+            break
+        members = frontier.take(chosen)
+        if turn == FREE_STEPS - 1:
+            target = at_price(members, log_ratio[chosen], target)
+        log_y[chosen] = target
+        _put(at, chosen, point(members, target))
+    return log_y, at
+
+
+def _put(whole: Point, chosen: Index, part: Point) -> None:
+    for values, new in zip(whole, part, strict=True):
+        values[chosen] = new
