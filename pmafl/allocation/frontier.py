@@ -201,8 +201,13 @@ def power_end(frontier: Frontier) -> Array:
 def set_ends(frontier: Frontier) -> None:
     """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
     frontier.log_end[:] = power_end(frontier)
+    frontier.log_start[:] = _start(frontier, point(frontier, frontier.log_end).share)
+    limit_energy(frontier)
+
+
+def limit_energy(frontier: Frontier) -> None:
+    """Moves ends back to where the energy meets its cap, and fills in what follows from the ends."""
     end = point(frontier, frontier.log_end)
-    frontier.log_start[:] = _start(frontier, end.share)
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))

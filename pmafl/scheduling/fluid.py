@@ -20,25 +20,35 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pmafl.allocation.frontier import Frontier, Point, at_price, open_frontiers, point, power_end, set_ends
+from pmafl.allocation.frontier import (
+    Frontier,
+    Point,
+    at_price,
+    limit_energy,
+    open_frontiers,
+    point,
+    power_end,
+    set_ends,
+)
 from pmafl.allocation.roots import rising_root
 from pmafl.wireless.problem import Array, Index, RoundProblem
 from pmafl.wireless.radio import min_share
 
 WIDTH = 0.01  # of the kink, as part of the mean device's samples
 CUT = 25.0  # widths below 0: e^-25 of a turn is none
-SMALLEST = 1e-9  # price in its unit: their logarithms must exist
+LOG_SMALLEST = float(np.log(1e-9))  # price, as part of the highest
 FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
-BLOCK = 8192  # devices at a time
-SAMPLES = (1_000, 16_000)  # devices that the price of the band is first sought with
+BLOCK, CELLS = 8192, 16384  # devices, and devices times levels, at a time
+SAMPLES = (250, 4_000, 60_000)  # devices that the price of the band is first sought with
 # The searches end after such steps of Newton's method on logarithms: what they leave is of second order.
-PRICE_STEP, BAND_STEP = 1e-4, 1e-3
+PRICE_STEP, BAND_STEP = 1e-3, 3e-3
 CLOSE = 3e-3  # miss of the log of a price from which one more step need not be looked at
 SMALL_VALUE = 0.1
 FREE_STEPS = 8  # of Newton's method without a bracket
 LARGEST_STEP = 2.0
 NEAR = 1.05  # a frontier's end is sought if its limits are as near as this
 PASS_LEFT = 0.3  # of the work is left after a pass over all devices, as far as one can know
+LEAST_SLOPE = 1e-6
 TINY = 1e-300
 Progress = Callable[[float], None]
 
@@ -137,7 +147,7 @@ class _Fleet:
                 here = slice(start, start + BLOCK)
                 block = _Block(self, device[here])
                 log_price[here], demand = block.prices(log_price[here], band_price)
-                inner = log_price[here] > np.log(SMALLEST)
+                inner = log_price[here] > LOG_SMALLEST
                 price_rise = np.where(
                     inner, -demand.cross_curve / np.maximum(demand.energy_curve, TINY), 0.0
                 )
@@ -148,35 +158,37 @@ class _Fleet:
                 progress(1 - PASS_LEFT**passes * (1 - (1 - PASS_LEFT) * part))
             passes += 1
             used = max(used, TINY)
-            return np.array([np.log(self.levels / used)]), np.array([max(band_price * fall / used, 1e-6)])
+            return np.array([np.log(self.levels / used)]), np.array([max(band_price * fall / used, LEAST_SLOPE)])
 
-        low, high = log_band + np.log(SMALLEST), log_band - np.log(SMALLEST)
+        low, high = log_band + LOG_SMALLEST, log_band - LOG_SMALLEST
         found = rising_root(
             residual, np.array([low]), np.array([high]), np.array([log_band]), BAND_STEP, SMALL_VALUE
         )
         step = float(found[0]) - seen
-        return np.clip(log_price + response * step, np.log(SMALLEST), 0.0), seen + step
+        return np.clip(log_price + response * step, LOG_SMALLEST, 0.0), seen + step
 
 
 class _Block:
-    """Some devices, with what is known of their frontiers at every level."""
+    """Some devices, with what is known of their frontiers at every level.
+
+    A device at a level is a cell; cells stand in flat arrays, the best level of all devices first.
+    """
 
     def __init__(self, fleet: _Fleet, device: Index) -> None:
-        self.fleet, self.best = fleet, fleet.frontier.take(device)
+        self.fleet, self.best, self.devices = fleet, fleet.frontier.take(device), device.size
         self.samples, self.budget_j = fleet.samples[device], fleet.budget_j[device]
         self.highest = fleet.highest[device]
-        shape = (fleet.factor.size, device.size)
-        self.log_y = np.full(shape, np.nan)
-        self.log_start = np.tile(self.best.log_start, (shape[0], 1))
-        self.log_end = np.tile(self.best.log_end, (shape[0], 1))
-        self.share_limit = np.tile(self.best.min_share, (shape[0], 1))
-        self.ended = np.zeros(shape, bool)  # where the ends are known
+        levels = fleet.factor.size
+        self.log_y = np.full(levels * device.size, np.nan)  # where the device stood last
+        self.log_start = np.tile(self.best.log_start, levels)
+        self.log_end = np.tile(self.best.log_end, levels)
+        self.min_share = np.tile(self.best.min_share, levels)
+        self.capped, self.started = np.zeros((2, levels * device.size), bool)  # where these ends are known
 
     def prices(self, guess: Array, band_price: float) -> tuple[Array, Demand]:
         """Prices at which the devices use up their budgets, and what they do then."""
-        count = guess.size
-        seen, value, slope = np.full(count, np.inf), np.zeros(count), np.zeros(count)
-        demand = Demand(*np.zeros((5, count)))
+        seen, value, slope = np.full(self.devices, np.inf), np.zeros(self.devices), np.zeros(self.devices)
+        demand = Demand(*np.zeros((5, self.devices)))
 
         def residual(log_price: Array) -> tuple[Array, Array]:
             moved = np.flatnonzero(np.abs(log_price - seen) > PRICE_STEP)
@@ -186,10 +198,10 @@ class _Block:
                 whole[moved] = part
             used_j = np.maximum(demand.energy_j[moved], TINY)
             value[moved] = np.log(np.maximum(self.budget_j[moved], TINY) / used_j)
-            slope[moved] = np.maximum(price * demand.energy_curve[moved] / used_j, 1e-6)
+            slope[moved] = np.maximum(price * demand.energy_curve[moved] / used_j, LEAST_SLOPE)
             return value + slope * (log_price - seen), slope
 
-        low, high = np.full(count, np.log(SMALLEST)), np.zeros(count)
+        low, high = np.full(self.devices, LOG_SMALLEST), np.zeros(self.devices)
         log_price = rising_root(residual, low, high, guess, PRICE_STEP, SMALL_VALUE)
         step = self.highest * (np.exp(log_price) - np.exp(seen))
         return log_price, demand._replace(share=np.maximum(demand.share - demand.cross_curve * step, 0.0))
@@ -197,86 +209,102 @@ class _Block:
     def _demand(self, device: Index, price: Array, band_price: float) -> Demand:
         """What some of the devices do at their prices.
 
-        A worse channel never costs less, so a device for which a level is hopeless is done with all that
-        are worse.
+        A worse channel never costs less: a device for which a level is hopeless is done with all that follow.
         """
         total = Demand(*np.zeros((5, device.size)))
-        width, here = self.fleet.width, np.arange(device.size)
-        log_ratio = np.log(band_price / price)
-        for level, count in enumerate(self.fleet.count):
-            rows, mu = device[here], price[here]
-            energy_j, share, rise_j, able = self._respond(level, rows, log_ratio[here])
-            gain = np.where(able, self.samples[rows] - mu * energy_j - band_price * share, -np.inf)
+        width, log_ratio, here = self.fleet.width, np.log(band_price / price), np.arange(device.size)
+        first, levels = 0, self.fleet.factor.size
+        while first < levels and here.size:
+            end = min(first + max(CELLS // here.size, 1), levels)
+            mu, shape = price[here], (end - first, here.size)
+            cell = (np.arange(first, end)[:, None] * self.devices + device[here]).ravel()
+            answer = self._respond(cell, np.tile(log_ratio[here], end - first), first)
+            energy_j, share, rise_j, able = (values.reshape(shape) for values in answer)
+            gain = np.where(able, self.samples[device[here]] - mu * energy_j - band_price * share, -np.inf)
             part = expit(gain / width)
+            count = self.fleet.count[first:end, None]
             steep, part = count * part * (1 - part) / width, count * part
-            total.energy_j[here] += part * energy_j
-            total.share[here] += part * share
-            total.energy_curve[here] += steep * energy_j * energy_j + part * rise_j / mu
-            total.cross_curve[here] += steep * energy_j * share - part * rise_j / band_price
-            total.share_curve[here] += steep * share * share + part * rise_j * mu / band_price**2
-            here = here[gain > -CUT * width]
-            if not here.size:
-                break
+            total.energy_j[here] += (part * energy_j).sum(axis=0)
+            total.share[here] += (part * share).sum(axis=0)
+            rise_j *= part
+            curve = (steep * energy_j * energy_j).sum(axis=0) + rise_j.sum(axis=0) / mu
+            total.energy_curve[here] += curve
+            curve = (steep * energy_j * share).sum(axis=0) - rise_j.sum(axis=0) / band_price
+            total.cross_curve[here] += curve
+            curve = (steep * share * share).sum(axis=0) + rise_j.sum(axis=0) * mu / band_price**2
+            total.share_curve[here] += curve
+            here, first = here[gain[-1] > -CUT * width], end
         return total
 
-    def _respond(self, level: int, device: Index, log_ratio: Array) -> tuple[Array, Array, Array, Array]:
-        """Energy, share, rise of the energy with the log of band price over energy price, and who is able."""
-        new = device[np.isnan(self.log_y[level, device])]
-        if new.size:
-            self._open(level, new)
-        frontier = self._frontier(level, device)
-        if frontier.unit_share == 0:  # nothing to upload
-            nothing = np.zeros(device.size)
-            return frontier.compute_j, nothing, nothing, frontier.min_share <= 1
-        log_y, at = _settle(frontier, self.log_y[level, device], log_ratio)
-        near = (NEAR * at.energy_j > frontier.energy_cap_j) | (NEAR * at.share > 1)
-        near = np.flatnonzero(near & ~self.ended[level, device])
-        if near.size:
-            self._find_ends(level, device[near])
-            frontier = self._frontier(level, device)
-            log_y[near], close = _settle(frontier.take(near), log_y[near], log_ratio[near])
-            _put(at, near, close)
-        step = (log_ratio - at.log_price) / at.price_slope
-        target = np.clip(log_y + step, frontier.log_start, frontier.log_end)
-        free, step = target == log_y + step, target - log_y
-        self.log_y[level, device] = target
-        rise_j = -np.exp(at.log_price) * at.share * at.share_slope
-        share = at.share * np.exp(at.share_slope * step)
-        rise_j_ratio = np.where(free, rise_j / at.price_slope, 0.0)
-        return at.energy_j + rise_j * step, share, rise_j_ratio, frontier.min_share <= 1
+    def _respond(self, cell: Index, log_ratio: Array, first: int) -> tuple[Array, Array, Array, Array]:
+        """What happens in cells from the level `first` on, where the price of band over energy has this log.
 
-    def _frontier(self, level: int, device: Index) -> Frontier:
-        best = self.best
-        upload_j = best.upload_j[device] * (self.fleet.factor[0] / self.fleet.factor[level])
+        Returns:
+            energy, share, rise of the energy with the log, and whether the device is able to take part.
+        """
+        new = cell[np.isnan(self.log_y[cell])]
+        if new.size:
+            self._open(new, first)
+        frontier = self._frontier(cell)
+        if frontier.unit_share == 0:  # nothing to upload
+            return frontier.compute_j, np.zeros(cell.size), np.zeros(cell.size), frontier.min_share <= 1
+        log_y, at = _settle(frontier, self.log_y[cell], log_ratio)
+        costly = (NEAR * at.energy_j > frontier.energy_cap_j) & ~self.capped[cell]
+        wide = (NEAR * at.share > 1) & ~self.started[cell]
+        near = np.flatnonzero(costly | wide)
+        if near.size:
+            self._find_ends(cell[costly], cell[wide])
+            frontier = self._frontier(cell)
+            log_y[near], closer = _settle(frontier.take(near), log_y[near], log_ratio[near])
+            _put(at, near, closer)
+        newton = log_y + (log_ratio - at.log_price) / at.price_slope
+        target = np.clip(newton, frontier.log_start, frontier.log_end)
+        self.log_y[cell] = target
+        step, rise_j = target - log_y, -np.exp(at.log_price) * at.share * at.share_slope
+        energy_j, share = at.energy_j + rise_j * step, at.share * np.exp(at.share_slope * step)
+        rise_j = np.where(target == newton, rise_j / at.price_slope, 0.0)
+        return energy_j, share, rise_j, frontier.min_share <= 1
+
+    def _frontier(self, cell: Index) -> Frontier:
+        level, device = np.divmod(cell, self.devices)
+        best, factor = self.best, self.fleet.factor
         return Frontier(
             best.unit_share,
             best.compute_j[device],
-            upload_j,
+            best.upload_j[device] * (factor[0] / factor)[level],
             best.power_j[device],
             best.least_compute[device],
             best.energy_cap_j[device],
-            self.log_start[level, device],
-            self.log_end[level, device],
+            self.log_start[cell],
+            self.log_end[cell],
             best.end_log_price[device],
-            self.share_limit[level, device],
+            self.min_share[cell],
         )
 
-    def _open(self, level: int, device: Index) -> None:
-        """Begins with a level where its better neighbour stands."""
-        self.log_y[level, device] = self.log_y[level - 1, device] if level else 0.0
-        frontier = self._frontier(level, device)
-        if frontier.unit_share > 0:
-            able = frontier.upload_j <= frontier.power_j * (1 - frontier.least_compute)
-            self.share_limit[level, device] = np.where(able, frontier.min_share, np.inf)
-            self.log_end[level, device] = power_end(frontier)
+    def _open(self, cell: Index, first: int) -> None:
+        """Begins with new cells where the levels before them lead to, within the limits of power."""
+        frontier = self._frontier(cell)
+        self.log_y[cell] = 0.0
+        if frontier.unit_share == 0:
+            return
+        able = frontier.upload_j <= frontier.power_j * (1 - frontier.least_compute)
+        self.min_share[cell] = np.where(able, frontier.min_share, np.inf)
+        self.log_end[cell] = power_end(frontier)
+        if first >= 2:
+            level, device = np.divmod(cell, self.devices)
+            last, before = (self.log_y[(first - back) * self.devices + device] for back in (1, 2))
+            log_factor = np.log(self.fleet.factor)
+            beyond = (log_factor[level] - log_factor[first - 1]) / (log_factor[first - 1] - log_factor[first - 2])
+            self.log_y[cell] = last + np.minimum(beyond, 2.0) * (last - before)
 
-    def _find_ends(self, level: int, device: Index) -> None:
-        frontier = self._frontier(level, device)
-        set_ends(frontier)
-        self.log_start[level, device] = frontier.log_start
-        self.log_end[level, device] = frontier.log_end
-        self.share_limit[level, device] = frontier.min_share
-        self.ended[level, device] = True
+    def _find_ends(self, costly: Index, wide: Index) -> None:
+        """Finds where frontiers meet their caps of energy, and where the whole band."""
+        for cell, find in ((costly, limit_energy), (wide, set_ends)):
+            frontier = self._frontier(cell)
+            find(frontier)
+            self.log_start[cell], self.log_end[cell] = frontier.log_start, frontier.log_end
+            self.min_share[cell] = frontier.min_share
+        self.capped[costly] = self.capped[wide] = self.started[wide] = True
 
 
 def _settle(frontier: Frontier, log_y: Array, log_ratio: Array) -> tuple[Array, Point]:
