@@ -1,8 +1,8 @@
 r"""What energy and band are worth in a typical round, for any number of devices.
 
-A typical round: every channel takes each of its fading levels equally often, and one price holds for the band.
-At prices mu of each device's joule and lambda of the band, in samples, a device takes part at the levels where
-its samples D exceed what its energy E and its share theta cost. The prices minimise
+In a typical round every channel takes each of its fading levels equally often, and one price holds for the
+band. At prices mu of the joules and lambda of the band, in samples, a device takes part at the levels where its
+samples D exceed what its energy E and its share theta cost. The prices minimise
 
 .. math:: \sum_{k,l} w \log\bigl(1 + e^{g_{kl}/w}\bigr) + \sum_k \mu_k L \bar E_k + \lambda L, \qquad
           g_{kl} = D_k - \min_\theta (\mu_k E_{kl} + \lambda \theta)
@@ -13,7 +13,6 @@ more root outside. Some thousand devices say nearly where it is, and all of them
 that memory stays bounded, have the last word.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -31,7 +30,8 @@ from pmafl.allocation.frontier import (
     set_ends,
 )
 from pmafl.allocation.roots import rising_root
-from pmafl.wireless.problem import Array, Index, RoundProblem
+from pmafl.progress import Progress, ignore
+from pmafl.wireless.problem import Array, Index, Mask, RoundProblem
 from pmafl.wireless.radio import min_share
 
 WIDTH = 0.01  # of the kink, as part of the mean device's samples
@@ -50,7 +50,6 @@ NEAR = 1.05  # a frontier's end is sought if its limits are as near as this
 PASS_LEFT = 0.3  # of the work is left after a pass over all devices, as far as one can know
 LEAST_SLOPE = 1e-6
 TINY = 1e-300
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +70,7 @@ class Demand(NamedTuple):
     share_curve: Array  # d2F/dlambda2
 
 
-def plan(
-    problem: RoundProblem, fading: Array, budget_j: Array, progress: Progress = lambda part: None
-) -> Plan:
+def plan(problem: RoundProblem, fading: Array, budget_j: Array, progress: Progress = ignore) -> Plan:
     """The prices that minimise the objective.
 
     Args:
@@ -86,12 +83,19 @@ def plan(
     order = np.argsort(min_share(problem) / problem.samples, kind="stable")  # neighbours will be alike
     log_band = float(np.log(FIRST_BAND_PRICE * problem.samples.mean()))
     place, log_price = np.zeros(1), np.zeros(1)  # what is known of the prices along the order
-    for size in (*(size for size in SAMPLES if size < problem.devices), problem.devices):
+    sizes = [*(size for size in SAMPLES if size < problem.devices), problem.devices]
+    for index, size in enumerate(sizes):
+        before, share = sum(sizes[:index]) / sum(sizes), size / sum(sizes)
         sample, weight = _sample(problem.devices, size)
         guess = np.interp(sample, place, log_price)
-        told = progress if size == problem.devices else lambda part: None
-        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, told)
+
+        def tell(part: float, before: float = before, share: float = share) -> None:
+            progress(before + share * part)
+
+        tell(0.0)
+        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell)
         place = sample.astype(np.float64)
+    progress(1.0)
     energy_price = np.empty(problem.devices)
     energy_price[order] = fleet.highest[order] * np.exp(log_price)
     return Plan(energy_price, float(np.exp(log_band)))
@@ -148,17 +152,16 @@ class _Fleet:
                 block = _Block(self, device[here])
                 log_price[here], demand = block.prices(log_price[here], band_price)
                 inner = log_price[here] > LOG_SMALLEST
-                price_rise = np.where(
-                    inner, -demand.cross_curve / np.maximum(demand.energy_curve, TINY), 0.0
-                )
-                used += weight[here] @ demand.share
-                fall += weight[here] @ (demand.share_curve + demand.cross_curve * price_rise)
+                price_rise = np.where(inner, -demand.cross_curve / np.maximum(demand.energy_curve, TINY), 0.0)
+                used += float(weight[here] @ demand.share)
+                fall += float(weight[here] @ (demand.share_curve + demand.cross_curve * price_rise))
                 response[here] = price_rise * band_price / (block.highest * np.exp(log_price[here]))
                 part = min(start + BLOCK, device.size) / device.size
                 progress(1 - PASS_LEFT**passes * (1 - (1 - PASS_LEFT) * part))
             passes += 1
             used = max(used, TINY)
-            return np.array([np.log(self.levels / used)]), np.array([max(band_price * fall / used, LEAST_SLOPE)])
+            slope = max(band_price * fall / used, LEAST_SLOPE)
+            return np.array([np.log(self.levels / used)]), np.array([slope])
 
         low, high = log_band + LOG_SMALLEST, log_band - LOG_SMALLEST
         found = rising_root(
@@ -236,7 +239,7 @@ class _Block:
             here, first = here[gain[-1] > -CUT * width], end
         return total
 
-    def _respond(self, cell: Index, log_ratio: Array, first: int) -> tuple[Array, Array, Array, Array]:
+    def _respond(self, cell: Index, log_ratio: Array, first: int) -> tuple[Array, Array, Array, Mask]:
         """What happens in cells from the level `first` on, where the price of band over energy has this log.
 
         Returns:
@@ -294,7 +297,8 @@ class _Block:
             level, device = np.divmod(cell, self.devices)
             last, before = (self.log_y[(first - back) * self.devices + device] for back in (1, 2))
             log_factor = np.log(self.fleet.factor)
-            beyond = (log_factor[level] - log_factor[first - 1]) / (log_factor[first - 1] - log_factor[first - 2])
+            beyond = log_factor[level] - log_factor[first - 1]
+            beyond /= log_factor[first - 1] - log_factor[first - 2]
             self.log_y[cell] = last + np.minimum(beyond, 2.0) * (last - before)
 
     def _find_ends(self, costly: Index, wide: Index) -> None:
