@@ -22,6 +22,7 @@ from rich.text import Text
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
+from pmafl.progress import Listener, listening
 from pmafl.simulation import Record, World
 
 
@@ -35,17 +36,35 @@ class Watch(Protocol):
         """Show a round."""
 
 
+PATIENCE_S = 2.0  # until work that nobody sees says how far it is, and between two such lines
+
+
 @contextmanager
 def watching(console: Console) -> Iterator[Watch]:
     """Show rounds as they happen. Nothing shows before the run begins: it may be refused."""
     if console.is_terminal:
         live = _Live(console)
         try:
-            yield live
+            with listening(patiently(live.say)):
+                yield live
         finally:
             live.end()
     else:
-        yield _Plain(console)
+        with listening(patiently(lambda line: console.print(line, highlight=False))):
+            yield _Plain(console)
+
+
+def patiently(show: Callable[[str], None]) -> Listener:
+    """Shows how far work is as a line now and then, beginning when it has taken longer than 2 s."""
+    shown_s: dict[str, float] = {}
+
+    def listener(work: str, part: float) -> None:
+        now_s = time.monotonic()
+        if now_s - shown_s.setdefault(work, now_s) >= PATIENCE_S:
+            shown_s[work] = now_s
+            show(f"{work}: {part:.0%}")
+
+    return listener
 
 
 class _Plain:
@@ -93,6 +112,10 @@ class _Live:
             table.add_row(name, value)
         self._progress.update(self._task, completed=record.round + 1)
         self._panel.update(Group(self._progress, table))
+
+    def say(self, line: str) -> None:
+        """Show how far work between rounds is."""
+        self._panel.update(Group(self._progress, line))
 
     def end(self) -> None:
         self._panel.stop()
