@@ -5,17 +5,23 @@ DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test test-all lint bench federation test-federation clean
+# As many tests at once as there are cores; those of one group in one process.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadgroup
+
+.PHONY: demo test test-all test-portable lint bench federation test-federation nginx clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
 	else $(BIN)/pmafl run mnist --out $(DEMO); fi
 
-test: $(VENV)/.ready-dev  ## every test
-	$(BIN)/python -m pytest -q
+test: $(VENV)/.ready-dev  ## every test of less than 30 s of CPU, on all cores
+	$(PYTEST)
 
-test-all: $(VENV)/.ready-dev  ## also the heavy ones
-	$(BIN)/python -m pytest -q -m 'not federation'
+test-all: $(VENV)/.ready-dev  ## also the heavy ones and the examples in docstrings; prints coverage and the slowest
+	$(PYTEST) -m 'not federation' --doctest-modules --cov --durations 20 tests pmafl
+
+test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
+	$(BIN)/python -m tests.portable
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -27,11 +33,16 @@ bench: $(VENV)/.ready-dev  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/loop.py
 
-federation: $(VENV)/.ready-flower  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
+federation: $(VENV)/.ready-flower nginx  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
 	$(BIN)/python -m pmafl.flower.loopback
 
-test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower  ## also those that start and kill SuperLinks and SuperNodes
-	$(BIN)/python -m pytest -q -m '' tests/flower
+test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## those that start and kill SuperLinks and SuperNodes
+	$(BIN)/python -m pytest -q -m federation tests/flower
+
+nginx:  # the port for devices; /usr/sbin is not on everybody's path
+	@PATH="$$PATH:/usr/sbin"; command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends nginx > /dev/null; } || \
+	  { echo "error: nginx is not installed; as root: apt-get install nginx"; exit 2; }
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -49,4 +60,4 @@ $(VENV)/.ready-flower: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

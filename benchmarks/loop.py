@@ -19,6 +19,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from pmafl import runs, simulation
 from pmafl.learning.task import LearningTask
+from pmafl.runs import execution
+from pmafl.runs.checkpoints import Checkpoints
 from pmafl.settings import load
 
 spent_s: dict[str, float] = {}
@@ -42,8 +44,8 @@ def main() -> None:
     LearningTask.advance = timed("training", LearningTask.advance)
     LearningTask.evaluate = timed("evaluation", LearningTask.evaluate)
     simulation.round_problem = timed("problem", simulation.round_problem)
-    runs.Checkpoints.save = timed("checkpoints", runs.Checkpoints.save)
-    runs.advance = timed("rounds", runs.advance)
+    Checkpoints.save = timed("checkpoints", Checkpoints.save)
+    execution.advance = timed("rounds", execution.advance)
     find = simulation.find_policy
     simulation.find_policy = lambda *a, **o: timed("policy", find(*a, **o))
     overrides = {"policy.name": "uniform", "policy.options.count": 10, "run.rounds": rounds}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pmafl.plots import plot_run as plot_run
+    from pmafl.rounds import Record as Record
+    from pmafl.rounds import simulate as simulate
     from pmafl.runs import create as create_run
     from pmafl.runs import execute as execute_run
     from pmafl.settings import Settings as Settings
     from pmafl.settings import load as load_settings
-    from pmafl.rounds import Record as Record
-    from pmafl.rounds import simulate as simulate
 
 __version__ = "0.1.0"
 

@@ -3,6 +3,8 @@
 Exit codes: 0 done, 1 the problem has no answer, 2 bad input, 130 interrupted.
 """
 
+import io
+import os
 import sys
 from typing import Annotated
 
@@ -49,6 +51,10 @@ def options(
 
 def main() -> None:
     """Entry point of the `pmafl` program."""
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a file's name may be anything: better escaped than not at all
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app(standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as help_text:
@@ -62,8 +68,14 @@ def main() -> None:
         sys.exit(_complain(error, 1))
     except (KeyboardInterrupt, click.Abort):
         sys.exit(_complain("interrupted", 130))
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:  # a path that cannot be used, a full disk
+        where = f"{error.filename!s:.200}: " if error.filename else ""
+        sys.exit(_complain(f"{where}{error.strerror or error}", 2))
 
 
 def _complain(message: object, code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print("error:", *str(message).split("\n"), file=sys.stderr)
     return code

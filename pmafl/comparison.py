@@ -13,11 +13,11 @@ import io
 import itertools
 import math
 import os
-import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,9 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from pmafl import runs
-from pmafl.errors import InputError
+from pmafl import budgets, runs
+from pmafl.checks import check as check_settings
+from pmafl.errors import InputError, NoAnswer
+from pmafl.paths import INPUTS
 from pmafl.settings import Settings, load
+from pmafl.workers import WorkerDied, run_tasks
 
 METRICS = {
     "final_accuracy": "final accuracy",
@@ -40,6 +43,7 @@ METRICS = {
 }
 # What each engine's worker needs: one thread a run, and no thread that spins while it waits.
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+TRIES = 3  # of a job whose workers die
 
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
 
@@ -80,6 +84,9 @@ class Row:
     differences: dict[str, Estimate]
 
 
+Outcome = tuple[Job, Exception | None]
+
+
 def label(variation: Variation) -> str:
     """A variation in a few words, for tables and legends."""
     return ", ".join(f"{SHORT_NAMES.get(key, key.rpartition('.')[2])}={value}" for key, value in variation)
@@ -104,23 +111,32 @@ def grid(
 
 
 def run_job(directory: Path, settings_toml: str) -> None:
-    """Run one directory to its end, in a worker.
-
-    It returns nothing because a worker that is killed while it sends a long answer blocks its pool.
-    """
+    """Run one directory to its end, in a worker."""
     from pmafl.settings import parse
 
-    if not (directory / "settings.toml").exists():
-        runs.create(directory, parse(settings_toml))
-    runs.execute(directory, wait=True)  # a worker on a lost node may take a moment to die
+    # It waits because a worker on a lost node may take a moment to die.
+    runs.run(directory, parse(settings_toml), wait=True, again=True)
 
 
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
     """Run one directory, perhaps on another machine, and give back its small files."""
     run_job(directory, settings_toml)
-    return {
-        name: (directory / name).read_bytes() for name in ("settings.toml", "rounds.jsonl", "summary.json")
-    }
+    inputs = [f"{INPUTS}/{path.name}" for path in (directory / INPUTS).glob("*")]
+    names = (*inputs, "run.json", "settings.toml", "rounds.jsonl", "summary.json")
+    return {name: (directory / name).read_bytes() for name in names}
+
+
+def check(jobs: Iterable[Job], engine: Literal["local", "ray"] = "local") -> None:
+    """Refuse what could not run, and a place that cannot be written, before the first run."""
+    waiting = unfinished(jobs)
+    check_settings((job.settings for job in waiting), here=engine == "local")
+    for folder in {job.directory.parent for job in waiting}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from None
 
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:
@@ -142,18 +158,16 @@ def run(
 
 
 def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:
-    """Run jobs in parallel processes on this machine, one thread each."""
+    """Run jobs in parallel processes on this machine, one thread each; they end with this process."""
     os.environ.update(WORKER_ENVIRONMENT)  # inherited by the workers, which import torch after it
-    end_quietly = (signal.SIGINT, signal.SIG_DFL)  # when the terminal interrupts all processes at once
-    with ProcessPoolExecutor(workers, get_context("spawn"), signal.signal, end_quietly) as pool:
-        futures = [pool.submit(run_job, job.directory, job.settings.to_toml()) for job in jobs]
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                report(done, len(jobs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+
+    def attempt(waiting: Sequence[Job]) -> Generator[Outcome]:
+        tasks = [(job.directory, job.settings.to_toml()) for job in waiting]
+        with closing(run_tasks(run_job, tasks, workers)) as outcomes:
+            for index, error in outcomes:
+                yield waiting[index], error
+
+    _run_all(jobs, attempt, report)
 
 
 def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None:
@@ -168,26 +182,107 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None
         raise InputError("Ray is not installed; pip install 'pmafl[ray]'") from None
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": WORKER_ENVIRONMENT})
-    task = ray.remote(num_cpus=1, max_retries=-1)(_run_elsewhere)
-    waiting = {task.remote(job.directory.resolve(), job.settings.to_toml()): job for job in jobs}
-    for done in range(1, len(jobs) + 1):
-        (ready,), _ = ray.wait(list(waiting), num_returns=1)
-        job = waiting.pop(ready)
-        for name, content in ray.get(ready).items():
-            if not (job.directory / name).exists():
-                job.directory.mkdir(parents=True, exist_ok=True)
-                runs.write_atomically(job.directory / name, content)
-        report(done, len(jobs))
+    # Tries are counted here: Ray's own would repeat for ever what exhausts a machine's memory.
+    task = ray.remote(num_cpus=1, max_retries=0)(_run_elsewhere)
+
+    def attempt(waiting: Sequence[Job]) -> Generator[Outcome]:
+        tasks = {task.remote(job.directory.resolve(), job.settings.to_toml()): job for job in waiting}
+        while tasks:
+            (ready,), _ = ray.wait(list(tasks), num_returns=1)
+            job = tasks.pop(ready)
+            try:
+                files = ray.get(ready)
+            except ray.exceptions.RayTaskError as error:
+                known = isinstance(error.cause, InputError | NoAnswer)
+                yield job, error.cause if known else RuntimeError(str(error))
+            except ray.exceptions.RayError as error:
+                yield job, WorkerDied(f"was lost ({type(error).__name__})")
+            else:
+                _bring_back(job, files)
+                yield job, None
+
+    _run_all(jobs, attempt, report)
 
 
-def tabulate(jobs: Sequence[Job]) -> list[Row]:
-    """One row a variation, from the summaries of its runs."""
-    summaries: dict[Variation, dict[int, dict[str, Any]]] = {}
+def _bring_back(job: Job, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        if not (job.directory / name).exists():
+            (job.directory / name).parent.mkdir(parents=True, exist_ok=True)
+            runs.write_atomically(job.directory / name, content)
+
+
+def _run_all(
+    jobs: Sequence[Job], attempt: Callable[[Sequence[Job]], Generator[Outcome]], report: Report
+) -> None:
+    """Run jobs, and those whose worker died again; a job that fails is raised when all others are done.
+
+    `attempt` runs each of some jobs once. What died is tried again after all the rest, when there is more
+    memory; as a run goes on where it was, nothing but time is lost.
+    """
+    done, waiting = 0, list(jobs)
+    failures: list[tuple[Job, Exception]] = []
+    for tries_left in reversed(range(TRIES)):
+        again = []
+        with closing(attempt(waiting)) as outcomes:
+            for job, error in outcomes:
+                if error is None:
+                    done += 1
+                    report(done, len(jobs))
+                elif isinstance(error, WorkerDied) and tries_left:
+                    again.append(job)
+                    _warn(f"{_name(job)}: its worker {error}; it is run again")
+                else:
+                    failures.append((job, error))
+                    if done + len(again) + len(failures) < len(jobs):
+                        _warn(f"{_name(job)} failed; the others go on")
+        if not (waiting := again):
+            break
+    if failures:
+        raise _explained(failures, len(jobs))
+
+
+def _explained(failures: Sequence[tuple[Job, Exception]], jobs: int) -> Exception:
+    """The first failure as an error that names its job."""
+    job, error = failures[0]
+    if isinstance(error, WorkerDied):
+        error = InputError(f"{TRIES} workers died of it; the last one {error}")
+    more = f"; {len(failures)} of {jobs} runs failed" if jobs > 1 else ""
+    kind = type(error) if isinstance(error, InputError | NoAnswer) else RuntimeError
+    return kind(f"{_name(job)}: {error}{more}")
+
+
+def _name(job: Job) -> str:
+    return ", ".join([*filter(None, [label(job.variation)]), f"seed {job.seed}"]) + f" ({job.directory})"
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _summaries(jobs: Sequence[Job]) -> dict[Variation, dict[int, dict[str, Any]]]:
+    """By variation and seed."""
+    found: dict[Variation, dict[int, dict[str, Any]]] = {}
     for job in jobs:
         summary = runs.read_summary(job.directory)
         if summary is None:
             raise InputError(f"{job.directory} is not finished; run the comparison again to go on with it")
-        summaries.setdefault(job.variation, {})[job.seed] = summary
+        found.setdefault(job.variation, {})[job.seed] = summary
+    return found
+
+
+def broken_budgets(jobs: Sequence[Job]) -> list[str]:
+    """A sentence for each variation whose runs broke energy budgets."""
+    policies = {job.variation: job.settings.policy for job in jobs}
+    found = {
+        variation: budgets.in_words(list(by_seed.values()), policies[variation])
+        for variation, by_seed in _summaries(jobs).items()
+    }
+    return [": ".join(filter(None, [label(variation), said])) for variation, said in found.items() if said]
+
+
+def tabulate(jobs: Sequence[Job]) -> list[Row]:
+    """One row a variation, from the summaries of its runs."""
+    summaries = _summaries(jobs)
     first_value = next(iter(summaries))[0][1] if jobs and jobs[0].variation else None
     rows = []
     for variation, by_seed in summaries.items():

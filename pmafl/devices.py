@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.scheduling import Decision
 from pmafl.streams import stream
 from pmafl.wireless.fleet import Fleet
-from pmafl.wireless.problem import Array
+from pmafl.wireless.problem import Array, Mask, usable_gain
 from pmafl.world import World
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class Report:
 
     Attributes:
         fleet: what each device is.
-        gain: of its channel; 0 for those that cannot be reached.
-        notes: more for the record.
+        gain: of its channel.
+        available: whether it can be reached at all; left out: everyone.
     """
 
     fleet: Fleet
     gain: Array
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    available: Mask = field(default_factory=lambda: np.array(True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +73,11 @@ class Devices(Protocol):
     def train(self, round_index: int, decision: Decision, learning: LearningState | None) -> Iterator[Result]:
         """Have the scheduled devices train; gives what arrives, in order of their numbers."""
 
-    def evaluate(
-        self, round_index: int, learning: LearningState, failed: Iterable[int]
-    ) -> tuple[Metrics | None, Mapping[str, Any]]:
-        """Have devices test their models; gives the metrics, and more for the record."""
+    def evaluate(self, round_index: int, learning: LearningState, failed: Iterable[int]) -> Metrics | None:
+        """Have devices test their models, but those that failed in this round."""
+
+    def notes(self, round_index: int) -> Mapping[str, Any]:
+        """More for the record of a round that is over."""
 
 
 class SimulatedDevices:
@@ -97,7 +99,7 @@ class SimulatedDevices:
             self._channels = channel.start(stream(self._seed, "fading"))
         rng = stream(self._seed, "fading", round_index)
         gain, self._channels = channel.gains(self._channels, round_index, rng)
-        return Report(self._world.fleet, gain)
+        return Report(self._world.fleet, usable_gain(gain))
 
     def train(self, round_index: int, decision: Decision, learning: LearningState | None) -> Iterator[Result]:
         task = self._world.task
@@ -105,8 +107,9 @@ class SimulatedDevices:
             trained = task.train(learning, device, round_index) if task and learning else None
             yield Result(device, trained)
 
-    def evaluate(
-        self, round_index: int, learning: LearningState, failed: Iterable[int]
-    ) -> tuple[Metrics | None, Mapping[str, Any]]:
+    def evaluate(self, round_index: int, learning: LearningState, failed: Iterable[int]) -> Metrics | None:
         assert self._world.task is not None, "only a world with learning is evaluated"
-        return self._world.task.evaluate(learning), {}
+        return self._world.task.evaluate(learning)
+
+    def notes(self, round_index: int) -> Mapping[str, Any]:
+        return {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,58 +18,108 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
-from pmafl.rounds import Callback, Record
-from pmafl.settings import Settings
+from pmafl.progress import Listener, listening
+from pmafl.rounds import Record
 from pmafl.world import World
 
 
+class Watch(Protocol):
+    """Shows rounds as they happen: a callback that also hears where a run begins."""
+
+    def begin(self, world: World, done: int) -> None:
+        """Start to show a run of which some rounds are done."""
+
+    def __call__(self, world: World, record: Record) -> None:
+        """Show a round."""
+
+
+PATIENCE_S = 2.0  # until work that nobody sees says how far it is, and between two such lines
+
+
 @contextmanager
-def watching(settings: Settings, console: Console) -> Iterator[Callback]:
-    """Show rounds as they happen."""
+def watching(console: Console) -> Iterator[Watch]:
+    """Show rounds as they happen. Nothing shows before the run begins: it may be refused."""
     if console.is_terminal:
-        with _live(settings, console) as watch:
-            yield watch
+        live = _Live(console)
+        try:
+            with listening(patiently(live.say)):
+                yield live
+        finally:
+            live.end()
     else:
-        yield _plain(console)
+        with listening(patiently(lambda line: console.print(line, highlight=False))):
+            yield _Plain(console)
 
 
-def _plain(console: Console) -> Callback:
-    def watch(world: World, record: Record) -> None:
+def patiently(show: Callable[[str], None]) -> Listener:
+    """Shows how far work is as a line now and then, beginning when it has taken longer than 2 s."""
+    shown_s: dict[str, float] = {}
+
+    def listener(work: str, part: float) -> None:
+        now_s = time.monotonic()
+        if now_s - shown_s.setdefault(work, now_s) >= PATIENCE_S:
+            shown_s[work] = now_s
+            show(f"{work}: {part:.0%}")
+
+    return listener
+
+
+class _Plain:
+    """A line a round."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begin(self, world: World, done: int) -> None:
+        if done:
+            self._print(f"{done} of {world.settings.run.rounds} rounds are done")
+
+    def __call__(self, world: World, record: Record) -> None:
         facts = "  ".join(f"{name} {value}" for name, value in _facts(world, record).items())
-        console.print(
-            f"round {record.round + 1}/{world.settings.run.rounds}  {facts}", soft_wrap=True, highlight=False
+        self._print(f"round {record.round + 1}/{world.settings.run.rounds}  {facts}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False)
+
+
+class _Live:
+    """A panel that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
         )
+        self._panel = Live(self._progress, console=console, refresh_per_second=4)
+        self._latest: dict[str, str] = {}
 
-    return watch
+    def begin(self, world: World, done: int) -> None:
+        self._task = self._progress.add_task("rounds", total=world.settings.run.rounds, completed=done)
+        self._panel.start(refresh=True)
 
+    def __call__(self, world: World, record: Record) -> None:
+        self._latest.update(_facts(world, record))
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._latest.items():
+            table.add_row(name, value)
+        self._progress.update(self._task, completed=record.round + 1)
+        self._panel.update(Group(self._progress, table))
 
-@contextmanager
-def _live(settings: Settings, console: Console) -> Iterator[Callback]:
-    progress = Progress(
-        TextColumn("round"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    task = progress.add_task("rounds", total=settings.run.rounds)
-    latest: dict[str, str] = {}
-    with Live(progress, console=console, refresh_per_second=4) as live:
+    def say(self, line: str) -> None:
+        """Show how far work between rounds is."""
+        self._panel.update(Group(self._progress, line))
 
-        def watch(world: World, record: Record) -> None:
-            latest.update(_facts(world, record))
-            table = Table.grid(padding=(0, 2))
-            for name, value in latest.items():
-                table.add_row(name, value)
-            progress.update(task, completed=record.round + 1)
-            live.update(Group(progress, table))
-
-        yield watch
+    def end(self) -> None:
+        self._panel.stop()
 
 
 def _facts(world: World, record: Record) -> dict[str, str]:
@@ -136,7 +186,8 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "energy a device and round",
             f"{mean_j:.4g} J ({mean_j / budget_j:.0%} of the budget of {budget_j:.4g} J)",
         )
-        yield "worst device", f"{worst_j:.4g} J ({worst_j / budget_j:.0%})"
+        share = summary.get("max_share_of_budget", worst_j / budget_j)  # older runs have no such number
+        yield "worst device", f"{worst_j:.4g} J; at most {share:.0%} of a device's own budget"
     yield "time", time.strftime("%H:%M:%S", time.gmtime(summary["wall_time_s"]))
 
 
@@ -155,3 +206,9 @@ def comparison_table(rows: Sequence[Row]) -> Table:
             cells = (show(row.differences.get(metric), metric, signed=True) for metric in metrics)
             table.add_row("", *cells, style="dim")
     return table
+
+
+def say_broken_budgets(console: Console, sentences: Iterable[str]) -> None:
+    """What the numbers of a table say of budgets, under it."""
+    for sentence in filter(None, sentences):
+        console.print(Text(sentence), style="yellow", soft_wrap=True, highlight=False)

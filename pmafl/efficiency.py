@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.errors import InputError
 from pmafl.rounds import play
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
 from pmafl.wireless.problem import Array
@@ -61,6 +62,10 @@ class Efficiency:
 
 def best_possible(world: World) -> Bound:
     """The bound for a world's channels and budgets, whatever its policy."""
+    if world.settings.run.wireless == "none":
+        raise InputError(
+            'run.wireless = "none": without limits on band and energy there is nothing to judge; use "full"'
+        )
     return clairvoyant(outlook(world).problem, channel_gains(world), world.fleet.budget_j)
 
 

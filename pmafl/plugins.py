@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,30 @@ OWN_FOLDER = str(Path(__file__).parent) + os.sep
 LONGEST_MESSAGE = 300  # of somebody else's exception; characters
 
 
+def search(folders: Iterable[str]) -> None:
+    """Import plug-ins from these folders first, then from the working directory."""
+    _search_working_directory()
+    for folder in reversed(list(folders)):
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.path.insert(0, folder)
+
+
+def _search_working_directory() -> None:
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it was removed: nothing can be imported from it
+        return
+    if here not in sys.path:  # the installed program starts without the user's own folder
+        sys.path.insert(0, here)
+
+
 def load_object(path: str, setting: str) -> Any:
     """The object at ``package.module:name``; `setting` is the key to blame when there is none."""
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise InputError(f"{setting} = {path!r}: must be package.module:name")
-    if (here := os.getcwd()) not in sys.path:  # the installed program starts without the user's own folder
-        sys.path.insert(0, here)
+    _search_working_directory()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

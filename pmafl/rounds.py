@@ -132,10 +132,9 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
     outcome = _outcome(decision, results)
     queue = queues.advance(state.queues, decision.energy_j, report.fleet.budget_j)
     failed = sorted(set(decision.scheduled_devices) - results.keys())
-    metrics, notes = None, dict(report.notes)
+    metrics = None
     if learning is not None and evaluation_is_due(world, state.round):
-        metrics, more = devices.evaluate(state.round, learning, failed)
-        notes |= more
+        metrics = devices.evaluate(state.round, learning, failed)
     after = State(
         round=state.round + 1,
         queues=queue,
@@ -146,7 +145,7 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
         learning=learning,
     )
     record = _record(world, after, decision, outcome, metrics, report)
-    return after, replace(record, notes=notes | _notes(record.scheduled, results))
+    return after, replace(record, notes={**_notes(record.scheduled, results), **devices.notes(state.round)})
 
 
 def round_problem(world: World, state: State, report: Report) -> RoundProblem:
@@ -160,6 +159,7 @@ def round_problem(world: World, state: State, report: Report) -> RoundProblem:
         fleet,
         report.gain,
         state.queues.queue_j,
+        available=report.available,
         energy_cap_j=cap_j,
         rounds_since=np.where(state.last_turn < 0, np.inf, state.round - state.last_turn),
         last_loss=state.last_loss,
@@ -200,6 +200,43 @@ def _outcome(decision: Decision, results: Mapping[int, Result]) -> Outcome:
         if result.trained is not None and math.isfinite(result.trained.loss):
             loss[device] = result.trained.loss
     return Outcome(delivered, decision.energy_j, loss)
+
+
+def to_arrays(state: State) -> Arrays:
+    """All of a state as named arrays, but for its round and what each device holds."""
+    server = state.learning.server if state.learning else {}
+    groups: dict[str, Mapping[str, Any]] = {
+        "policy": state.policy or {},
+        "devices": state.devices,
+        "server": {name: values.cpu().numpy() for name, values in server.items()},
+    }
+    arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
+    return arrays | {
+        "queue_j": state.queues.queue_j,
+        "spent_j": state.queues.spent_j,
+        "last_turn": state.last_turn,
+        "last_loss": state.last_loss,
+    }
+
+
+def from_arrays(
+    fresh: State, round_index: int, arrays: Mapping[str, Any], held: Mapping[int, Mapping[str, Any]]
+) -> State:
+    """The state before a round from its arrays and what each device held, of a run that starts as `fresh`."""
+
+    def group(name: str) -> Arrays:
+        prefix = f"{name}/"
+        return {key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix)}
+
+    return State(
+        round=round_index,
+        queues=QueueState(arrays["queue_j"], arrays["spent_j"]),
+        last_turn=arrays["last_turn"],
+        last_loss=arrays["last_loss"],
+        policy=group("policy"),
+        devices=group("devices"),
+        learning=fresh.learning.restored(group("server"), held) if fresh.learning else None,
+    )
 
 
 def evaluation_is_due(world: World, round_index: int) -> bool:

@@ -7,6 +7,7 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 
 import difflib
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -27,8 +28,11 @@ from pydantic import (
 )
 
 from pmafl.errors import InputError
+from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
 PRESETS = ("mnist", "cifar10")
+MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
+TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
 
 
 class Section(BaseModel):
@@ -280,6 +284,9 @@ class RunSettings(Section):
     )
     evaluate_every: int = Field(default=1, ge=1, description="rounds between evaluations")
     checkpoint_every: int = Field(default=1, ge=1, description="rounds between checkpoints")
+    plugin_path: tuple[str, ...] = Field(
+        default=(), description="folders that plug-ins (package.module:name) are imported from"
+    )
 
     @model_validator(mode="after")
     def _something_runs(self) -> "RunSettings":
@@ -342,58 +349,96 @@ def _toml_key(key: str) -> str:
 def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a preset's name, a TOML file or ``-`` (standard input), then overrides by dotted key.
 
+    Relative paths start at the folder of the file that has them, those of overrides and of standard input at
+    the working directory; they become absolute.
+
     >>> load("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
     20000000.0
     """
-    return build(_with_overrides(_read(str(source), ()), overrides or {}))
+    tree, origins = _read(str(source), ())
+    tree = _with_overrides(tree, overrides or {})
+    make_absolute(tree, origins | origins_of_overrides(overrides or {}))
+    return build(tree)
 
 
 def parse(text: str, where: str = "settings") -> Settings:
     """Settings from TOML text, as `Settings.to_toml` writes it."""
-    return build(_resolve(_parse_toml(text, where), where, Path(), ()))
+    tree, origins = _resolve(_parse_toml(text, where), where, Path(), ())
+    make_absolute(tree, origins)
+    return build(tree)
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """``key=value`` of the command line, the value as TOML or else as a plain string."""
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise InputError(f"--set {text!r}: must be KEY=VALUE, for example cell.bandwidth_hz=2e7")
+    key = key.strip()
+    if not equals or not key:
+        raise InputError(f"{_shorten(text)}: must be KEY=VALUE, for example cell.bandwidth_hz=2e7")
+    if not _is_text(key):
+        raise InputError(f"{_shorten(text)}: must be text in UTF-8")
     try:
-        return key.strip(), tomllib.loads(f"x = {value}")["x"]
+        parsed = tomllib.loads(f"x = {value}")["x"]
     except (tomllib.TOMLDecodeError, RecursionError):
-        return key.strip(), value.strip()
+        parsed = value.strip()
+    except ValueError:
+        raise InputError(f"{key:.60} = {value:.60}...: {TOO_MANY_DIGITS}") from None
+    _plain(parsed, key)
+    return key, parsed
 
 
 def build(tree: Mapping[str, Any]) -> Settings:
     """Validate a tree of plain values; one clear line if it is wrong."""
     try:
-        return Settings.model_validate(_frozen_lists(tree))
+        return Settings.model_validate(_plain(tree))
     except ValidationError as error:
         raise InputError(_first_line(error)) from None
     except RecursionError:
         raise InputError("the settings are nested too deeply; they are sections of plain values") from None
 
 
-def _frozen_lists(value: Any) -> Any:
+def _plain(value: Any, key: str = "") -> Any:
+    """A tree with plain values: those of numpy and paths turned into Python's own, lists into tuples.
+
+    Text that no file can hold and numbers that nobody can print are refused here, before they do harm.
+    """
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy, whichever library made them
+        value = value.tolist()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, Mapping):
-        return {key: _frozen_lists(item) for key, item in value.items()}
-    return tuple(_frozen_lists(item) for item in value) if isinstance(value, list) else value
+        return {_plain(name, key): _plain(item, f"{key}.{name}".strip(".")) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item, key) for item in value)
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise InputError(f"{key:.60}: {TOO_MANY_DIGITS}")
+    if isinstance(value, str) and not _is_text(value):
+        raise InputError(f"{key:.60} = {_shorten(value)}: must be text in UTF-8")
+    return value
 
 
-def _read(source: str, seen: tuple[str, ...]) -> dict[str, Any]:
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
+    """The tree of a source, laid over what it extends, and where its relative paths start."""
     if source in PRESETS:
         text = resources.files("pmafl").joinpath("presets", f"{source}.toml").read_text(encoding="utf-8")
         return _resolve(_parse_toml(text, source), source, Path(), seen)
     if source == "-":
         return _resolve(_parse_toml(sys.stdin.read(), "standard input"), "standard input", Path(), seen)
     path = Path(source)
-    if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
-        path = path / "settings.toml"
     try:
+        if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
+            path = path / "settings.toml"
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         raise InputError(
-            f"{source!r} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
+            f"{_shorten(source, 200)} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
         ) from None
     return _resolve(_parse_toml(text, source), source, path.parent, seen)
 
@@ -403,28 +448,35 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
+    except ValueError:
+        raise InputError(f"{where}: {TOO_MANY_DIGITS}") from None
 
 
-def _resolve(tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]) -> dict[str, Any]:
+def _resolve(
+    tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]
+) -> tuple[dict[str, Any], Origins]:
     """Lay a tree over what it extends. Keys of a section replace each other whole."""
     base = tree.pop("extends", None)
+    own = origins_of(tree, folder)
     if base is None:
-        return tree
+        return tree, own
     if not isinstance(base, str):
         raise InputError(f"{where}: extends = {base!r} must be a preset's name or a file")
     if base not in PRESETS:
         base = str((folder / base).resolve())
     if base in seen:
         raise InputError(f"{where}: extends goes round in a circle: {' -> '.join((*seen, base))}")
-    merged = _read(base, (*seen, base))
+    merged, origins = _read(base, (*seen, base))
     for name, section in tree.items():
         both_tables = isinstance(section, dict) and isinstance(merged.get(name), dict)
         merged[name] = {**merged[name], **section} if both_tables else section
-    return merged
+    return merged, origins | own
 
 
 def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in overrides.items():
+        if not isinstance(key, str):
+            raise InputError(f"{_shorten(key)} is not a setting; they have names, such as cell.bandwidth_hz")
         *parents, last = key.split(".")
         table = tree
         for parent in parents:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmafl import data
+from pmafl import data, plugins
 from pmafl.errors import InputError
 from pmafl.learning.workload import Workload, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
@@ -16,7 +16,7 @@ from pmafl.streams import stream
 from pmafl.wireless.cell import distances, noise_w_per_hz, path_gain, place
 from pmafl.wireless.channels import Channel, Site, make_channel
 from pmafl.wireless.fleet import Fleet, build_fleet
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless.problem import Array, RoundProblem, usable_gain
 
 if TYPE_CHECKING:
     from pmafl.learning.method import Method
@@ -50,19 +50,23 @@ class World:
     task: LearningTask | None = field(default=None, repr=False)
 
 
-def build_world(settings: Settings) -> World:
-    """Everything that follows from the settings: devices, channels, costs, policy, data and network."""
+def build_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
+    """Everything that follows from the settings: devices, channels, costs, policy, data and network.
+
+    A caller who has the settings' data set already may give it.
+    """
+    plugins.search(settings.run.plugin_path)
     seed, devices = settings.run.seed, settings.fleet.devices
     position_m = place(settings.cell, devices, stream(seed, "placement"))
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
-    partition, costs, task = _learning_side(settings)
+    partition, costs, task = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
         partition.sizes,
         costs.operations_per_sample,
-        channel.mean_gain,
+        usable_gain(channel.mean_gain),
         stream(seed, "fleet", 1),
     )
     find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
@@ -73,25 +77,27 @@ def build_world(settings: Settings) -> World:
     return world
 
 
-def wireless_world(settings: Settings) -> World:
+def wireless_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
     """The same world without its learning side: cheap to build, with the same devices and channels."""
     run = settings.run.model_copy(update={"learning": "none"})
-    return build_world(settings.model_copy(update={"run": run}))
+    return build_world(settings.model_copy(update={"run": run}), dataset)
 
 
-def _learning_side(settings: Settings) -> tuple[data.Partition, Workload, LearningTask | None]:
+def _learning_side(
+    settings: Settings, dataset: data.Dataset | None
+) -> tuple[data.Partition, Workload, LearningTask | None]:
     """Who holds what, the costs of the model, and the learning task unless learning is switched off.
 
     Without learning, a known data set's split needs its label counts only, and no file.
     """
     name, directory = settings.data.dataset, settings.data.directory
     if settings.run.learning == "none":
-        known = data.KNOWN.get(name) or data.load(name, directory)
+        known = dataset or data.KNOWN.get(name) or data.load(name, directory)
         costs = workload(settings.learning, known.input_shape, known.classes)
         return data.split_data(settings, known), costs, None
     from pmafl.learning.task import LearningTask
 
-    dataset = data.load(name, directory)
+    dataset = dataset or data.load(name, directory)
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
     return partition, task.method.workload, task
@@ -116,7 +122,7 @@ def channel_gain(world: World, round_index: int) -> Array:
     for index in range(round_index) if state else ():  # without a state, rounds do not depend on each other
         _, state = channel.gains(state, index, stream(seed, "fading", index))
     gain, _ = channel.gains(state, round_index, stream(seed, "fading", round_index))
-    return gain
+    return usable_gain(gain)
 
 
 def channel_gains(world: World) -> Array:
@@ -125,7 +131,7 @@ def channel_gains(world: World) -> Array:
     state = channel.start(stream(seed, "fading"))
     for index in range(world.settings.run.rounds):
         gain, state = channel.gains(state, index, stream(seed, "fading", index))
-        gains.append(gain)
+        gains.append(usable_gain(gain))
     return np.stack(gains)
 
 

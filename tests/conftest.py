@@ -1,8 +1,10 @@
 """Round problems for the wireless side, and a small learning problem that needs no download."""
 
 import os
+import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many tests as cores run at once; BLAS reads it too
 
 import numpy as np
 import pytest
@@ -30,6 +32,13 @@ MNIST = {
     "queue_j": 0.3,
 }
 CELL = tuple(MNIST)[:7]
+
+
+@pytest.fixture(autouse=True)
+def _same_draws():
+    """A test draws the same from torch whatever ran before it in its process."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +73,10 @@ def tiny_data(tmp_path_factory):
 @pytest.fixture
 def tiny(tiny_data):
     """Overrides of the mnist preset for the small problem."""
+    return tiny_overrides(tiny_data)
+
+
+def tiny_overrides(tiny_data):
     return {
         "data.dataset": str(tiny_data),
         "data.partition": "iid",

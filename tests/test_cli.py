@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -5,6 +6,8 @@ import sys
 import time
 
 import pytest
+
+from tests.processes import PATIENCE_S, running, wait_until
 
 
 def pmafl(*arguments, stdin=""):
@@ -40,11 +43,11 @@ def test_the_wireless_side_never_imports_torch(code):
     assert "torch" not in loaded_modules(code)
 
 
-def test_help_is_fast():
-    pmafl("--help")
-    began = time.perf_counter()
-    assert pmafl("--help").returncode == 0
-    assert time.perf_counter() - began < 6  # a guard against importing torch or SciPy, not a benchmark
+def test_help_loads_nothing_slow():
+    code = "from pmafl.cli import main\nsys.argv[1:] = ['--help']\ntry: main()\nexcept SystemExit: pass"
+    loaded = loaded_modules(code)
+    assert "pmafl.cli" in loaded
+    assert loaded.isdisjoint({"torch", "scipy", "matplotlib", "ray", "flwr"})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,33 @@ def test_help_is_fast():
         (["run", "--resume", "nowhere"], "not a run directory"),
         (["compare", "--vary", "policy"], "KEY=A,B"),
         (["compare", "--vary", "policy=dual,dual"], "twice"),
+        (["compare", "--vary", "policy=dual,nope", "--set", "run.learning=none"], "no policy 'nope'"),
+        (["compare", "--vary", "algorithm=pma,nope"], "learning.algorithm = 'nope'"),
+        (["compare", "--vary", "data.directory=nowhere"], "no such directory"),
+        (
+            ["reproduce", "all", "--wireless-seeds", "1", "--set", "data.directory=nowhere"],
+            "no such directory",
+        ),
+        (["settings", "--set", "cell"], "'cell': must be KEY=VALUE"),
+        (["settings", "--set", f"run.rounds={'9' * 5000}"], "a whole number of thousands of digits"),
+        (
+            ["settings", "--set", f"run.rounds=0x{'f' * 6000}"],
+            "has a whole number of thousands of digits",
+        ),
+        (["run", "--policy", "uniform", "--set", "policy.options.count=abc"], "must be a whole number"),
+        (["run", "--set", b"policy.options.a=\xff"], "policy.options.a = '\\udcff': must be text in UTF-8"),
+        (["run", "--set", b"\xff=1"], "must be text in UTF-8"),
+        (
+            ["run", "--out", "x" * 5000, "--set", "run.learning=none"],
+            "cannot be written (File name too long)",
+        ),
+        (["run", "--resume", "x" * 5000], "File name too long"),
+        (["run", "--tensorboard", "x" * 5000, "--set", "run.learning=none"], "File name too long"),
+        (["settings", "x" * 5000], "neither a preset"),
+        (["bound", "x" * 5000], "File name too long"),
+        (["efficiency", "--policy", "all", "--set", "run.wireless=none"], "there is nothing to judge"),
     ],
+    ids=lambda value: repr(value)[:80],
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -69,6 +98,27 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.toml"))
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[red]x", ":smile:", os.fsdecode(b"x\xff")])
+def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = pmafl("run", "--set", "run.learning=none", "--set", "run.rounds=1", "--out", name)
+    assert (result.returncode, result.stderr) == (0, "")
+    shown = name.encode(errors="backslashreplace").decode()
+    assert f"records and plots are in {shown}; start with {shown}/plots/overview.png" in result.stdout
+    assert (tmp_path / name / "summary.json").is_file()
+
+
+def test_a_users_policy_that_goes_wrong_is_one_line_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def mask(problem, rng):\n    return problem.queue_j > 0\n")
+    result = pmafl("run", "--policy", "mine:mask", "--set", "run.learning=none")
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "error: policy 'mine:mask' in round 0: returned ndarray; it must return a "
+    )
+    assert result.stderr.count("\n") == 1
 
 
 def test_an_unknown_command_is_exit_code_two():
@@ -96,3 +146,22 @@ def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     assert pmafl(*command).returncode == 0
     assert len(list(tmp_path.glob("runs/*/summary.json"))) == 40
     assert times == {path: path.stat().st_mtime_ns for path in done}
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_comparison_that_is_killed_leaves_no_worker(name, tmp_path):
+    options = ("mnist", "--seeds", "4", "--set", "run.learning='none'", "--set", "run.rounds=100000")
+    command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmafl", *command], start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: process.poll() is not None or len(list(tmp_path.glob("runs/*/rounds.jsonl"))) == 2)
+        assert list(running().values()).count(process.pid) >= 3  # itself and two workers
+        process.send_signal(getattr(signal, name))
+        process.wait(PATIENCE_S)
+        wait_until(lambda: process.pid not in running().values())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -2,6 +2,10 @@ import csv
 import io
 import json
 import math
+import multiprocessing
+import random
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -101,6 +105,84 @@ def test_an_interrupted_comparison_goes_on(tmp_path):
     assert len(json.loads((jobs[0].directory / "summary.json").read_text())) > 5
 
 
+def contents(jobs):
+    return [(job.directory / "rounds.jsonl").read_bytes() for job in jobs]
+
+
+def test_killed_workers_change_nothing(tmp_path, capsys):
+    overrides, vary = WIRELESS | {"run.rounds": 150}, {"policy.name": ["dual", "ocean"]}
+    undisturbed = comparison.grid("mnist", overrides, vary, [1, 2], tmp_path / "undisturbed")
+    comparison.run_locally(undisturbed, 2, quiet)
+    jobs = comparison.grid("mnist", overrides, vary, [1, 2], tmp_path / "disturbed")
+    over, killed, rng = threading.Event(), [], random.Random(3)
+
+    def kill():
+        while len(killed) < comparison.TRIES - 1 and not over.is_set():
+            time.sleep(0.01)
+            begun = list(tmp_path.glob("disturbed/runs/*/rounds.jsonl"))
+            if len(begun) > len(killed) and (workers := multiprocessing.active_children()):
+                time.sleep(rng.uniform(0, 0.5))
+                victim = rng.choice(workers)
+                victim.kill()
+                killed.append(victim)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        comparison.run_locally(jobs, 2, quiet)
+    finally:
+        over.set()
+        killer.join()
+    assert len(killed) == comparison.TRIES - 1
+    assert contents(jobs) == contents(undisturbed)
+    assert comparison.to_csv(comparison.tabulate(jobs)) == comparison.to_csv(comparison.tabulate(undisturbed))
+    assert multiprocessing.active_children() == []
+
+
+DEADLY = """
+import os, signal
+
+def policy(problem, rng):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def deadly(tmp_path, monkeypatch):
+    """A grid of which one run kills its workers; its first seed runs first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    names = ["deadly:policy", "dual", "ocean"]
+    return comparison.grid("mnist", WIRELESS, {"policy.name": names}, [1], tmp_path / "out")
+
+
+def check_that_only_the_deadly_one_failed(jobs, error, warnings):
+    assert str(error).startswith(f"policy=deadly:policy, seed 1 ({jobs[0].directory}): 3 workers died of it")
+    assert "1 of 3 runs failed" in str(error)
+    assert warnings.count("warning: policy=deadly:policy, seed 1") == comparison.TRIES - 1
+    assert warnings.count("\n") == comparison.TRIES - 1
+    assert comparison.unfinished(jobs) == jobs[:1]
+
+
+def test_a_job_that_kills_its_workers_is_named_and_the_others_are_done(deadly, capsys):
+    seen = []
+    with pytest.raises(InputError) as error:
+        comparison.run_locally(deadly, 2, lambda done, total: seen.append((done, total)))
+    check_that_only_the_deadly_one_failed(deadly, error.value, capsys.readouterr().err)
+    assert seen == [(1, 3), (2, 3)]
+
+
+def test_a_job_that_fails_does_not_stop_the_others(tmp_path, capsys):
+    jobs = comparison.grid("mnist", WIRELESS, {"policy.name": ["nope", "dual", "ocean"]}, [1], tmp_path)
+    with pytest.raises(
+        InputError, match=r"policy=nope, seed 1 .*there is no policy 'nope'.*1 of 3 runs failed"
+    ):
+        comparison.run_locally(jobs, 1, quiet)
+    assert comparison.unfinished(jobs) == jobs[:1]
+    assert "the others go on" in capsys.readouterr().err
+
+
 def test_variations_are_read_from_the_command_line():
     found = variations(["policy=dual,ocean", "cell.deadline_s=1.5,2"])
     assert found == {"policy.name": ["dual", "ocean"], "cell.deadline_s": [1.5, 2]}
@@ -136,3 +218,21 @@ def test_ray_finishes_the_runs_of_a_killed_node(tmp_path):
         ray.shutdown()
         cluster.shutdown()
     assert comparison.to_csv(comparison.tabulate(jobs)) == comparison.to_csv(comparison.tabulate(local))
+
+
+def test_ray_gives_up_a_job_that_kills_its_workers(deadly, capsys):
+    ray = pytest.importorskip("ray")
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": comparison.WORKER_ENVIRONMENT},
+    )
+    capsys.readouterr()
+    try:
+        with pytest.raises(InputError) as error:
+            comparison.run_on_ray(deadly, None, quiet)
+    finally:
+        ray.shutdown()
+    warnings = [line for line in capsys.readouterr().err.splitlines(True) if line.startswith("warning: ")]
+    check_that_only_the_deadly_one_failed(deadly, error.value, "".join(warnings))

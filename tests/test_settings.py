@@ -154,8 +154,7 @@ def test_a_spread_survives_being_dumped(spread):
     assert build(tree.model_dump()) == parse(tree.to_toml()) == tree
 
 
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
+ANY_TREE = given(
     changes=st.dictionaries(
         st.one_of(
             st.sampled_from(KEYS),
@@ -165,7 +164,22 @@ def test_a_spread_survives_being_dumped(spread):
         max_size=4,
     )
 )
+
+
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
+@ANY_TREE
 def test_any_tree_validates_or_fails_with_one_clear_line(changes):
+    validates_or_fails_with_one_clear_line(changes)
+
+
+@pytest.mark.heavy
+@settings(max_examples=10_000, suppress_health_check=list(HealthCheck))
+@ANY_TREE
+def test_so_do_ten_thousand(changes):
+    validates_or_fails_with_one_clear_line(changes)
+
+
+def validates_or_fails_with_one_clear_line(changes):
     try:
         tree = load("mnist", changes)
     except InputError as error:

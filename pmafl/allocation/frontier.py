@@ -27,6 +27,8 @@ from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_effic
 LARGEST_EFFICIENCY = 300.0
 # Even with nothing to compute; it keeps digits in 1 - s.
 LEAST_COMPUTE = 1e-9
+# Part of an energy cap that is left unused: where the energy rises steeply, rounding must not lead beyond it.
+CAP_MARGIN = 1e-10
 BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 
@@ -153,32 +155,41 @@ def frontiers(problem: RoundProblem) -> Frontier:
 
     Where nothing is uploaded there is none: whoever computes in time needs no band.
     """
+    frontier = open_frontiers(problem)
+    if not frontier.silent:
+        for block in blocks(problem.devices):
+            set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
+    return frontier
+
+
+def open_frontiers(problem: RoundProblem) -> Frontier:
+    """The same without their ends, most of the work: they reach beyond the limits of band, power and energy.
+
+    `min_share` is 0 but where a device can never take part.
+    """
     devices, deadline_s = problem.devices, problem.deadline_s
     least_compute = fastest_time(problem) / deadline_s
     power_j = problem.max_power_w * deadline_s
     floor_j = problem.sent_bits * problem.noise_w_per_hz * LN2
-    able = (least_compute <= 1) & (power_j * (1 - least_compute) * problem.channel_gain >= floor_j)
+    able = problem.available & (least_compute <= 1) & (power_j * (1 - least_compute) * problem.channel_gain >= floor_j)
     work_cycles = np.where(able, problem.work_cycles, 0.0)
     compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
     least_compute = np.where(able, np.maximum(least_compute, LEAST_COMPUTE), 0.25)
-    frontier = Frontier(
+    unit_share = problem.sent_bits * LN2 / (problem.bandwidth_hz * deadline_s)
+    return Frontier(
         silent=problem.silent,
-        unit_share=problem.sent_bits * LN2 / (problem.bandwidth_hz * deadline_s),
+        unit_share=unit_share,
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
         upload_j=upload_j,
         power_j=power_j,
         least_compute=least_compute,
         energy_cap_j=problem.energy_cap_j,
-        log_start=np.zeros(devices),
-        log_end=np.zeros(devices),
-        end_log_price=np.zeros(devices),
+        log_start=np.zeros(devices) if problem.silent else np.log(unit_share),
+        log_end=np.full(devices, np.log(LARGEST_EFFICIENCY)),
+        end_log_price=np.full(devices, np.inf),
         min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
     )
-    if not frontier.silent:
-        for block in blocks(devices):
-            _set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
-    return frontier
 
 
 def blocks(devices: int) -> list[slice]:
@@ -186,13 +197,22 @@ def blocks(devices: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, devices)) for start in range(0, devices, BLOCK)]
 
 
-def _set_ends(frontier: Frontier) -> None:
+def power_end(frontier: Frontier) -> Array:
+    """log(y) at full power after computing at full clock: no frontier reaches further."""
+    largest = largest_efficiency(frontier.power_j * (1 - frontier.least_compute) / frontier.upload_j)
+    return np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
+
+
+def set_ends(frontier: Frontier) -> None:
     """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
-    longest_upload = 1 - frontier.least_compute
-    largest = largest_efficiency(frontier.power_j * longest_upload / frontier.upload_j)
-    frontier.log_end[:] = np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
+    frontier.log_end[:] = power_end(frontier)
+    frontier.log_start[:] = _start(frontier, point(frontier, frontier.log_end).share)
+    limit_energy(frontier)
+
+
+def limit_energy(frontier: Frontier) -> None:
+    """Moves ends back to where the energy meets its cap, and fills in what follows from the ends."""
     end = point(frontier, frontier.log_end)
-    frontier.log_start[:] = _start(frontier, end.share)
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))
@@ -216,7 +236,7 @@ def _start(frontier: Frontier, end_share: Array) -> Array:
 
 def _end_within_cap(frontier: Frontier) -> Array:
     """Where the energy, which rises all along the frontier, meets its cap."""
-    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300))
+    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300)) - CAP_MARGIN
 
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)

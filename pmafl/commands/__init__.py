@@ -1,10 +1,15 @@
 """The commands of the program, one a file. Heavy imports stand inside the functions: help must be fast."""
 
-from typing import Annotated, Any, Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pmafl.settings import parse_assignment
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SourceArgument = Annotated[
     str, typer.Argument(metavar="PRESET|FILE", help="mnist, cifar10, a TOML file, a run directory, or - .")
@@ -22,3 +27,10 @@ AddressOption = Annotated[str | None, typer.Option(help="Address of the Ray clus
 def assignments(texts: list[str] | None) -> dict[str, Any]:
     """Overrides by dotted key from the ``--set`` options."""
     return dict(parse_assignment(text) for text in texts or [])
+
+
+def screen() -> Console:
+    """Where commands print for people. Names and paths are printed as they are, whatever they look like."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)

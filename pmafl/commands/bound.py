@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pmafl.commands import screen
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -45,8 +47,8 @@ def bound(
     from pmafl.theory.assessment import assess
     from pmafl.theory.picture import save_bound
 
-    screen = Console(stderr=True)
-    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         bar = progress.add_task("training again", total=None)
 
         def report(done: int, rounds: int) -> None:
@@ -57,12 +59,12 @@ def bound(
     if json_:
         typer.echo(json.dumps(assessment.to_dict() | {"plot": str(picture)}, indent=2, allow_nan=False))
         return
-    console = Console(markup=False)
+    console = screen()
     for table in tables(assessment):
         console.print(table)
     for line in remarks(assessment):
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(f"the plot is in {picture}", highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
+    console.print(f"the plot is in {picture}", soft_wrap=True)
 
 
 def tables(assessment: Assessment) -> Iterator[Table]:

@@ -12,6 +12,7 @@ from pmafl.commands import (
     SourceArgument,
     WorkersOption,
     assignments,
+    screen,
 )
 from pmafl.errors import InputError
 from pmafl.settings import parse_assignment
@@ -43,15 +44,14 @@ def compare(
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
     varied = variations(vary)
-    from rich.console import Console
-
     from pmafl import comparison, plots
-    from pmafl.display import comparison_table, running
+    from pmafl.display import comparison_table, running, say_broken_budgets
     from pmafl.settings import load
 
     overrides = assignments(set_)
     first_seed = load(source, overrides).run.seed
     grid = comparison.grid(source, overrides, varied, range(first_seed, first_seed + seeds), out)
+    comparison.check(grid, engine)
     with running("runs", engine, workers, address) as run:
         run(grid)
     rows = comparison.tabulate(grid)
@@ -59,9 +59,10 @@ def compare(
     (out / "table.csv").write_text(comparison.to_csv(rows), encoding="utf-8")
     (out / "table.tex").write_text(comparison.to_latex(rows), encoding="utf-8")
     picture = plots.plot_comparison(rows, out / "comparison.png")
-    console = Console()
+    console = screen()
     console.print(comparison_table(rows))
-    console.print(f"tables and plot are in {out}; start with {picture}", highlight=False, soft_wrap=True)
+    say_broken_budgets(console, comparison.broken_budgets(grid))
+    console.print(f"tables and plot are in {out}; start with {picture}", soft_wrap=True)
 
 
 def variations(texts: list[str] | None) -> dict[str, list[Any]]:

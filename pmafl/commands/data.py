@@ -40,8 +40,8 @@ def data(
         f"{_summary(dataset)}\n  {'checksums' if name in KNOWN else 'values'} verified, from {dataset.source}"
     )
     if plot:
-        from pmafl.data.picture import draw_partition, save_picture
         from pmafl.data import split_data
+        from pmafl.data.picture import draw_partition, save_picture
 
         partition = split_data(settings, dataset)
         title = f"{name}: {settings.data.partition} over {settings.fleet.devices} devices"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import SetOption, SourceArgument, assignments, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,22 +30,24 @@ def efficiency(
     first, without learning.
     """
     import json
+    from functools import partial
 
-    from rich.console import Console
-
+    from pmafl.display import patiently
     from pmafl.efficiency import best_possible, measure, run_wireless
+    from pmafl.progress import listening
     from pmafl.settings import load
     from pmafl.world import wireless_world
 
     overrides = assignments(set_) | ({"policy.name": policy} if policy else {})
     world = wireless_world(load(source, overrides))
     recorded = not overrides and (Path(source) / "rounds.jsonl").is_file()
-    records = _recorded(world, Path(source)) if recorded else run_wireless(world)
+    with listening(patiently(partial(typer.echo, err=True))):
+        records = _recorded(world, Path(source)) if recorded else run_wireless(world)
     result = measure(world, records, best_possible(world))
     if json_:
         typer.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
-        Console(markup=False).print(table(result))
+        screen().print(table(result))
 
 
 def _recorded(world: World, directory: Path) -> list[dict[str, Any]]:

@@ -55,9 +55,10 @@ def reproduce(
     address: AddressOption = None,
 ) -> None:
     """Run what a figure of the paper shows, or go on with it, and draw it; `claims` reads what was run."""
+    from pmafl import comparison
     from pmafl.display import running
     from pmafl.experiments import FIGURES, figure_module, report
-    from pmafl.experiments.study import Scale
+    from pmafl.experiments.study import Scale, planned
 
     if what == "claims":
         return _write_claims(results or RESULTS, out)
@@ -70,6 +71,7 @@ def reproduce(
         ]
     if not chosen:
         raise InputError(f"{what} has nothing for --dataset {dataset or 'mnist'} with --reading {reading}")
+    places, jobs = {}, []
     for name, one in chosen:
         scale = Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
         place = results or RESULTS
@@ -77,6 +79,10 @@ def reproduce(
             place = out / "results"
             typer.echo(f"{more}, and is kept; this goes to {place}")
         report.check_place(name, scale, place)
+        places[name, scale.dataset] = scale, place
+        jobs += planned(figure_module(name).curves(scale), scale, out, figure_module(name).SCHEDULING)
+    comparison.check(jobs, engine)
+    for (name, _), (scale, place) in places.items():
         with running(f"{name} {scale.suffix}", engine, workers, address) as run:
             _make(name, scale, out, place, run, set_ or [])
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments
+from pmafl.commands import SetOption, SourceArgument, assignments, screen
 
 
 def run(
@@ -19,6 +19,9 @@ def run(
         str | None, typer.Option(help="Learning algorithm; short for --set learning.algorithm=...")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set run.seed=...")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Short for --set run.rounds=...; with --resume, make the run longer.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the run in DIR.")] = None,
     tensorboard: Annotated[
@@ -29,34 +32,34 @@ def run(
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
-    from rich.console import Console
-
-    from pmafl import runs
+    from pmafl import budgets, runs
     from pmafl.callbacks import tensorboard as log_to_tensorboard
-    from pmafl.display import summary_table, watching
+    from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
     from pmafl.plots import plot_run
+    from pmafl.rounds import Callback
     from pmafl.settings import load
 
     short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
-    if resume is None:
-        directory = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-        runs.create(directory, load(source, overrides))
-    elif overrides or out is not None:
-        raise InputError("--resume takes no other settings: it goes on with those of its directory")
-    else:
-        directory = resume
-    console = Console()
+    if resume is not None and (overrides or out is not None):
+        raise InputError("--resume takes no other settings but --rounds: it goes on with its directory's")
+    length = {} if rounds is None else {"run.rounds": rounds}
+    settings = runs.read_settings(resume) if resume else load(source, overrides | length)
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    console = screen()
     try:
-        with watching(runs.read_settings(directory), console) as watch:
-            summary = runs.execute(directory, [watch, *callbacks])
+        with watching(console) as watch:
+            seen: list[Callback] = [watch, *callbacks]
+            if resume is not None:
+                summary = runs.execute(directory, seen, rounds=rounds, begin=watch.begin)
+            else:
+                summary = runs.run(directory, settings, seen, begin=watch.begin)
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: pmafl run --resume {directory}", highlight=False)
+        console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
     console.print(summary_table(summary))
+    say_broken_budgets(console, [budgets.in_words([summary], settings.policy)])
     overview, *_ = plot_run(directory)
-    console.print(
-        f"records and plots are in {directory}; start with {overview}", highlight=False, soft_wrap=True
-    )
+    console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)

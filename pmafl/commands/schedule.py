@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmafl.commands import assignments
+from pmafl.commands import assignments, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,9 +27,7 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Decide one round: who takes part, with what share of the band, time, clock and power."""
-    from rich.console import Console
-
-    from pmafl.scheduling import allocate_given, find_policy
+    from pmafl.scheduling import allocate_given, ask, find_policy
     from pmafl.scheduling.exchange import read_problem, write_decision
     from pmafl.scheduling.reasons import left_out
     from pmafl.streams import stream
@@ -37,20 +35,20 @@ def schedule(
     decide = find_policy(policy, **assignments(option))
     round_problem, fixed = read_problem(_read(problem))
     if fixed is None:
-        decision = decide(round_problem, stream(seed, "policy"))
+        decision = ask(decide, round_problem, stream(seed, "policy"), policy)
     else:
         decision = allocate_given(round_problem, fixed, "fixed")
     if as_json:
         typer.echo(write_decision(decision))
         return
-    console = Console()
+    console = screen()
     console.print(_table(decision))
-    console.print(_sentence(decision, int(round_problem.samples[decision.scheduled].sum())), highlight=False)
+    console.print(_sentence(decision, int(round_problem.samples[decision.scheduled].sum())))
     reasons = left_out(round_problem, decision)
     for device in sorted(reasons)[:MOST_ROWS]:
-        console.print(f"device {device} {reasons[device]}", highlight=False)
+        console.print(f"device {device} {reasons[device]}")
     if len(reasons) > MOST_ROWS:
-        console.print(f"and {len(reasons) - MOST_ROWS} more were left out", highlight=False)
+        console.print(f"and {len(reasons) - MOST_ROWS} more were left out")
 
 
 def _read(path: str) -> bytes:

@@ -5,20 +5,19 @@ in a temporary directory inside the cache; files are renamed into place only whe
 an interrupted, truncated or damaged download leaves nothing behind and the next attempt starts afresh.
 """
 
-import gzip
 import hashlib
 import os
 import shutil
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from pmafl.data.archives import GUNZIP_ERRORS, LARGEST_BYTES, Unusable, gunzip, unpacked
 from pmafl.data.known import Known
-from pmafl.data.sources import Unusable, describe, files_from, unpacked
+from pmafl.data.sources import describe, files_from
 from pmafl.errors import InputError
 
 STALE_S = 3600.0
@@ -87,8 +86,8 @@ def complete(known: Known, candidates: Candidates) -> dict[str, bytes]:
 
 def _gunzip(content: bytes) -> bytes:
     try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error):
+        return gunzip(content)
+    except GUNZIP_ERRORS:
         return b""  # truncated or damaged: fails the checksum like any other wrong content
 
 
@@ -101,6 +100,8 @@ def in_directory(
         for level in levels:
             for path in sorted(folder.glob(level + name)):
                 try:
+                    if not path.is_file() or path.stat().st_size > LARGEST_BYTES:
+                        raise Unusable(f"{path.name} is not a file of at most {LARGEST_BYTES / 1e6:.0f} MB")
                     content = path.read_bytes()
                 except OSError as error:
                     raise Unusable(f"{path.name} cannot be read: {error.strerror}") from None

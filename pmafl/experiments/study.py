@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -142,17 +143,32 @@ def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, schedul
     curves = list(curves)
     scale.check(curves)
     settled = tuple(_tune(curve, scale, out, run) if curve.tuned else curve for curve in curves)
-
-    def jobs(seeds: int, extra: Mapping[str, Any]) -> tuple[Job, ...]:
-        return tuple(job for curve in settled for job in _jobs(curve, scale, extra, range(1, seeds + 1), out))
-
-    learning = jobs(scale.seeds, scale.fewer_devices)
+    learning = _learning_jobs(settled, scale, out)
     if not scheduling:
         return Study(name, scale, settled, learning, ())
-    schedules = jobs(scale.seeds, {**WIRELESS_ONLY, **scale.fewer_devices})
+    schedules = _learning_jobs(settled, scale, out, WIRELESS_ONLY)
     run(distinct(schedules))
-    wireless = jobs(scale.wireless_seeds, WIRELESS_ONLY)
-    return Study(name, scale, settled, _train_once(learning, schedules), wireless)
+    return Study(name, scale, settled, _train_once(learning, schedules), _wireless_jobs(settled, scale, out))
+
+
+def planned(curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool) -> list[Job]:
+    """The runs of a figure as far as they are known before any has run: OCEAN's splits are still open."""
+    curves = list(curves)
+    scale.check(curves)
+    return [*_learning_jobs(curves, scale, out), *(_wireless_jobs(curves, scale, out) if scheduling else ())]
+
+
+def _learning_jobs(
+    curves: Iterable[Curve], scale: Scale, out: Path, extra: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Job, ...]:
+    """The runs that learn; with `extra`, something else of the same devices."""
+    seeds, settings = range(1, scale.seeds + 1), {**extra, **scale.fewer_devices}
+    return tuple(job for curve in curves for job in _jobs(curve, scale, settings, seeds, out))
+
+
+def _wireless_jobs(curves: Iterable[Curve], scale: Scale, out: Path) -> tuple[Job, ...]:
+    seeds = range(1, scale.wireless_seeds + 1)
+    return tuple(job for curve in curves for job in _jobs(curve, scale, WIRELESS_ONLY, seeds, out))
 
 
 def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[int], out: Path) -> list[Job]:

@@ -6,6 +6,7 @@ Training uses the simulator's own functions. The new head stays on the node; wha
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 
 from flwr.app import Context, Message
@@ -16,6 +17,7 @@ from pmafl.flower.heads import Head, HeadStore
 from pmafl.flower.messages import (
     Report,
     Score,
+    is_sound,
     numbers_record,
     payload_record,
     read_extractor,
@@ -30,6 +32,10 @@ logger = logging.getLogger("flwr.pmafl")
 
 class DeviceFailed(Exception):
     """All that the server hears of an exception on a device."""
+
+
+class Diverged(Exception):
+    """Training or testing led to values that are no numbers any more, or exploded."""
 
 
 def private_errors(
@@ -86,6 +92,8 @@ def train(message: Message, context: Context) -> Message:
             stream(device.settings.run.seed, "batches", task.round, device.number),
             learning.bits_per_parameter,
         )
+    if not (is_sound(payload) and is_sound((after,))):
+        raise Diverged("training gave values that are no numbers or exploded: the head stays as it was")
     if len(after):
         heads.save(Head(task.round, before.cpu().numpy(), after.cpu().numpy()))
     measured = meter.energy_j is not None
@@ -109,4 +117,6 @@ def evaluate(message: Message, context: Context) -> Message:
     stored = HeadStore(context, task.run, device.state_directory).load()
     heads = {0: stored.after} if stored else {}
     metrics = learning.evaluate(fresh.restored(extractor.numpy(), heads))
+    if not math.isfinite(metrics.loss):
+        raise Diverged("the loss is no number: the extractor that came does not fit the head that is here")
     return reply_to(message, score=numbers_record(Score(metrics.accuracy, metrics.loss)))

@@ -5,6 +5,7 @@ the last round that the device trained in. A server that was killed asks for tha
 starts from the head before it, and the answer is the same to the bit.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from pmafl.errors import InputError
 from pmafl.runs import write_atomically
 
 Array = NDArray[np.float32]
+RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what cannot lead out of a directory
+
+
+class ServerTooOld(InputError):
+    """The server went back further than a device remembers; its name is all that the server hears of it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,12 @@ class Head:
     after: Array
 
     def at_start_of(self, round_index: int) -> Array:
+        """The head with which a round begins; refused where it is not known any more."""
+        if self.round > round_index:
+            raise ServerTooOld(
+                f"the server asks for round {round_index + 1}, but this device trained in round "
+                f"{self.round + 1} and remembers one round back: the server's run directory is too old"
+            )
         return self.after if self.round < round_index else self.before
 
 
@@ -38,6 +50,8 @@ class HeadStore:
     """The head of one run. Without a directory it lives as long as the node."""
 
     def __init__(self, context: Context, run: str, directory: Path | None) -> None:
+        if not RUN_NAME.fullmatch(run):
+            raise InputError(f"the run's name is {run!r:.80}; must be 1 to 64 letters, digits, - or _")
         self._records: Any = context.state
         self._key = f"head-{run}"
         self._file = directory / run / "head.safetensors" if directory else None

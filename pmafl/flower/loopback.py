@@ -1,4 +1,4 @@
-"""A whole federation on one machine: certificate, keys, a SuperLink and its SuperNodes, all on 127.0.0.1.
+"""A whole federation on one machine: certificate, keys, SuperLink, gateway and SuperNodes, all on 127.0.0.1.
 
 It runs the commands of docs/deploy.md and prints them, so that the page can be followed without reading it.
 ``python -m pmafl.flower.loopback`` is what `make federation` does. Everything it makes is in one folder, and
@@ -23,6 +23,7 @@ from typing import Any
 
 from pmafl import data, runs
 from pmafl.errors import InputError
+from pmafl.flower import gateway
 from pmafl.plots import plot_run
 
 PROJECT = Path(__file__).parents[2]
@@ -38,19 +39,20 @@ START_S = 120.0
 
 
 class Loopback:
-    """The processes of a federation. Each has a log file in the folder."""
+    """The processes of a federation. Each has a log file in the folder.
+
+    Attributes:
+        port: of the SuperLink, for those who operate it.
+        device_port: of the gateway, for devices.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder.resolve(), free_port()
+        self.folder, self.port, self.device_port = folder.resolve(), free_port(), free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
-        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
         home = {"FLWR_HOME": str(self.folder / "flower"), "PATH": programs, "PYTHONUNBUFFERED": "1"}
         self._environment = {**os.environ, **QUIET, **home}
         (self.folder / "flower").mkdir(parents=True, exist_ok=True)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
 
     def make_certificate(self) -> None:
         """The server's certificate, which also is the one that nodes trust."""
@@ -74,9 +76,21 @@ class Loopback:
             "--disable-runtime-dependency-installation",
         )
         trust = "insecure = true" if options else f'root-certificates = "{self.folder / "server.crt"}"'
-        connection = f'[superlink.{NAME}]\naddress = "{self.address}"\n{trust}\n'
+        connection = f'[superlink.{NAME}]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
         (self.folder / "flower" / "config.toml").write_text(connection)
-        self._wait_for_port(process)
+        self._wait_for_port(process, "superlink", self.port)
+        return process
+
+    def start_gateway(self) -> subprocess.Popen[bytes]:
+        """Start nginx, the only port that devices see, and wait until it listens."""
+        # Root's own folder may be closed to the user that nginx would become.
+        user = " --user root" if os.geteuid() == 0 else ""
+        self.call(
+            "python -m pmafl.flower.gateway --folder gateway --certificate server.crt --key server.key "
+            f"--host 127.0.0.1 --port {self.device_port} --superlink-port {self.port}{user}"
+        )
+        process = self.start("gateway", f"nginx -p gateway -c {gateway.CONFIGURATION}")
+        self._wait_for_port(process, "gateway", self.device_port)
         return process
 
     def register(self, name: str) -> None:
@@ -86,11 +100,11 @@ class Loopback:
     def start_node(
         self, name: str, config: Mapping[str, object], address: str | None = None, options: str | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a SuperNode with a key and its own configuration."""
+        """Start a SuperNode with a key and its own configuration; it connects to the gateway."""
         secure = f"--root-certificates server.crt --auth-supernode-private-key {name}.key"
         return self.start(
             name,
-            f"flower-supernode --superlink {address or self.address} {options or secure} "
+            f"flower-supernode --superlink {address or f'127.0.0.1:{self.device_port}'} {options or secure} "
             f"--host 127.0.0.1 --port {free_port()} --node-config {_pairs(config)}",
         )
 
@@ -107,16 +121,15 @@ class Loopback:
         print(f"+ {command}", flush=True)
         where: Any = {"cwd": self.folder, "env": self._environment}
         try:
-            subprocess.run(shlex.split(command), check=True, capture_output=True, text=True, **where)
-        except FileNotFoundError as missing:
-            raise InputError(f"{missing.filename} is not installed, but needed for: {command}") from None
+            with _installed(command):
+                subprocess.run(shlex.split(command), check=True, capture_output=True, text=True, **where)
         except subprocess.CalledProcessError as failed:
             raise InputError(f"{command}: exit code {failed.returncode}: {failed.stderr}") from None
 
     def start(self, name: str, command: str, show: bool = False) -> subprocess.Popen[bytes]:
         """Start a command whose output goes to a log file, or is shown."""
         print(f"+ {command}", flush=True)
-        with open(self.log(name), "ab") as log:
+        with open(self.log(name), "ab") as log, _installed(command):
             process = subprocess.Popen(
                 shlex.split(command),
                 cwd=self.folder,
@@ -145,13 +158,21 @@ class Loopback:
         for process in self._processes:
             process.wait()
 
-    def _wait_for_port(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_for_port(self, process: subprocess.Popen[bytes], name: str, port: int) -> None:
         until_s = time.monotonic() + START_S
         while process.poll() is None and time.monotonic() < until_s:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 return
             time.sleep(0.2)
-        raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
+        raise InputError(f"the {name} did not start; see {self.log(name)}")
+
+
+@contextlib.contextmanager
+def _installed(command: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as missing:
+        raise InputError(f"{missing.filename} is not installed, but needed for: {command}") from None
 
 
 @contextlib.contextmanager
@@ -201,6 +222,7 @@ def federate(folder: Path, devices: int, rounds: int) -> Path:
     with running(folder) as federation:
         federation.make_certificate()
         federation.start_superlink()
+        federation.start_gateway()
         for number in range(devices):
             name = f"device-{number}"
             federation.make_key(name)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from pmafl.wireless.problem import SMALLEST
-
 if TYPE_CHECKING:
     from pmafl.learning.quantise import Payload
 
 PROFILE, ORDER, REPORT, SCORE, EXTRACTOR, TASK = "profile", "order", "report", "score", "extractor", "task"
-MOST_SAMPLES = 10**9
-MOST = 1e15  # of any quantity here; sums over a run then stay far within what a round problem takes
+MOST = 1e15  # of any quantity here; what is possible is for `limits` to say
+MOST_PARAMETER = 1e4  # of a trained network in size; one above it has exploded, even if it is finite
 RAW = "raw"  # the bytes of an array and nothing else: no header, so an upload is Q/8 bytes
 
 
@@ -137,17 +135,8 @@ def read_order(content: RecordDict) -> Order:
     return Order(**values)
 
 
-def read_profile(content: RecordDict, devices: int) -> Profile:
-    """A profile whose numbers a round problem can take."""
-    profile = _numbers(_only(content, PROFILE), Profile)
-    if not 0 <= profile.device < devices:
-        raise Refused(f"it says it is device {profile.device}; there are 0 to {devices - 1}")
-    if not 1 <= profile.samples <= MOST_SAMPLES:
-        raise Refused(f"it says it has {profile.samples} samples; 1 to {MOST_SAMPLES} are possible")
-    for name in ("cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j"):
-        if getattr(profile, name) < SMALLEST:
-            raise Refused(f"its {name} is {getattr(profile, name):g}; must be above 0")
-    return profile
+def read_profile(content: RecordDict) -> Profile:
+    return _numbers(_only(content, PROFILE), Profile)
 
 
 def read_score(content: RecordDict) -> Score:
@@ -155,7 +144,7 @@ def read_score(content: RecordDict) -> Score:
 
 
 def read_upload(content: RecordDict, like: Payload) -> Upload:
-    """An upload with the form of `like` and finite values."""
+    """An upload with the form of `like` and values that a network can have."""
     size_bytes = sum(record.count_bytes() for record in content.values())
     report = _numbers(_only(content, REPORT, EXTRACTOR), Report)
     return Upload(read_extractor(content, like), report, size_bytes)
@@ -168,14 +157,12 @@ def payload_record(payload: Payload) -> ArrayRecord:
 
 
 def read_extractor(content: RecordDict, like: Payload) -> Payload:
-    """The payload in a message, if it has the form of `like` and decodes to finite values."""
+    """The payload in a message, if it has the form of `like` and values that a network can have."""
     import torch
-
-    from pmafl.learning.quantise import decode
 
     record = content.array_records.get(EXTRACTOR) or ArrayRecord()
     if set(record) != {str(i) for i in range(len(like))}:
-        raise Refused(f"its extractor should be {len(like)} arrays")
+        raise Refused(f"its extractor must be {len(like)} arrays")
     tensors = []
     for index, expected in enumerate(like):
         array, dtype = record[str(index)], expected.numpy().dtype
@@ -184,9 +171,16 @@ def read_extractor(content: RecordDict, like: Payload) -> Payload:
             raise Refused(f"its extractor is {form} in {len(array.data)} bytes; must be {needed}")
         tensors.append(torch.from_numpy(np.frombuffer(array.data, dtype).copy()))
     payload = tuple(tensors)
-    if not bool(torch.isfinite(decode(payload)).all()):
-        raise Refused("its extractor has values that are not finite")
+    if not is_sound(payload):
+        raise Refused(f"its extractor has values that are not finite, or beyond {MOST_PARAMETER:g}")
     return payload
+
+
+def is_sound(payload: Payload) -> bool:
+    """Whether all parameters are numbers that a network can have: neither NaN nor exploded."""
+    from pmafl.learning.quantise import decode
+
+    return bool((decode(payload).abs() <= MOST_PARAMETER).all())
 
 
 def reply_to(message: Message, **records: Any) -> Message:

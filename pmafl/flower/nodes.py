@@ -1,8 +1,9 @@
 """The server's view of its nodes: who is which device, who failed, and how to ask them something.
 
 Flower numbers nodes at random and calls a node alive for a minute after it died. So nodes are known here by
-the device number in their profile, and a node that failed once (silent, late, an error, a reply that makes no
-sense) is left in peace until it has answered a profile query that nobody waits for.
+the device number in their profile, and a node that failed (silent, late, an error) is left in peace until it
+has answered a profile query that nobody waits for. One that misbehaved (`conduct`) is not asked for some
+rounds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from pmafl.errors import NoAnswer
+from pmafl.flower.conduct import Conduct
+from pmafl.flower.limits import Limits
 from pmafl.flower.messages import (
     EXTRACTOR,
     ORDER,
@@ -44,20 +47,25 @@ PING_LIFETIME_S = 3600.0
 Answer = TypeVar("Answer")
 
 
+class Failed(Exception):
+    """There is no reply to read."""
+
+
 class Nodes:
     """All nodes of a run.
 
     Attributes:
         task: what they are told about the run.
-        devices: how many there can be.
-        timeout_s: how long the server waits for answers; messages live as long.
+        limits: what they can truthfully answer, and how long the server waits for it; messages live as long.
         wait_s: how long it waits for nodes to come.
+        conduct: who misbehaved.
+        node_of: the node of each device that was ever there.
     """
 
-    def __init__(self, grid: Grid, task: Task, devices: int, timeout_s: float, wait_s: float) -> None:
-        self._grid, self._task, self._devices = grid, task, devices
-        self._timeout_s, self._wait_s = timeout_s, wait_s
-        self._node_of: dict[int, int] = {}  # device -> node
+    def __init__(self, grid: Grid, task: Task, limits: Limits, wait_s: float) -> None:
+        self._grid, self._task, self._limits, self._wait_s = grid, task, limits, wait_s
+        self._devices, self._timeout_s = limits.devices, limits.timeout_s
+        self.conduct, self.node_of = Conduct(), dict[int, int]()
         self._pings: dict[int, str] = {}  # node that failed -> the query it has to answer first
 
     def gather(self) -> None:
@@ -70,10 +78,13 @@ class Nodes:
             time.sleep(POLL_S)
 
     def profiles(self, round_index: int) -> dict[int, Profile]:
-        """The profiles of all devices that answer, at least one."""
+        """The profiles of all devices that answer: at least one, unless all that are here are set aside."""
         until_s = time.monotonic() + self._wait_s
         while not (profiles := self._profiles(round_index)):
             if time.monotonic() > until_s:
+                if self.conduct.aside(round_index).keys() & set(self._grid.get_node_ids()):
+                    logger.warning("round %d: all nodes that are here are set aside", round_index + 1)
+                    return {}
                 raise NoAnswer(
                     f"round {round_index}: no device has answered for {self._wait_s:g} s; "
                     "when they are back, go on with the same flwr run"
@@ -82,40 +93,61 @@ class Nodes:
         return profiles
 
     def train(
-        self, round_index: int, orders: Mapping[int, Order], extractor: Tensor, like: Payload
+        self,
+        round_index: int,
+        orders: Mapping[int, Order],
+        profiles: Mapping[int, Profile],
+        extractor: Tensor,
+        like: Payload,
     ) -> dict[int, Upload]:
-        """Have devices train, each by its order; give what arrived in time and has the form of `like`."""
+        """Have devices train, each by its order; give what arrived in time, can be, and has `like`'s form."""
         parameters = payload_record((extractor,))
         contents = {
             device: RecordDict({ORDER: order_record(order), EXTRACTOR: parameters})
             for device, order in orders.items()
         }
-        return self._ask(round_index, MessageType.TRAIN, contents, lambda content: read_upload(content, like))
+
+        def read(device: int, content: RecordDict) -> Upload:
+            upload = read_upload(content, like)
+            self._limits.check_report(upload.report, profiles[device], orders[device])
+            return upload
+
+        return self._ask(round_index, MessageType.TRAIN, contents, read)
 
     def evaluate(self, round_index: int, devices: list[int], extractor: Tensor) -> dict[int, Score]:
         """Have devices test their model, and give the answers."""
         parameters = payload_record((extractor,))
         contents = {device: RecordDict({EXTRACTOR: parameters}) for device in devices}
-        return self._ask(round_index, MessageType.EVALUATE, contents, read_score)
+        return self._ask(round_index, MessageType.EVALUATE, contents, self._read_score)
 
     def _profiles(self, round_index: int) -> dict[int, Profile]:
         connected = set(self._grid.get_node_ids())
         self._hear_pings(connected, round_index)
-        queries = {node: self._message(node, QUERY, round_index) for node in connected - set(self._pings)}
-        answers = self._exchange(queries, lambda content: read_profile(content, self._devices))
-        return self._identify(answers)
+        asked = connected - self._pings.keys() - self.conduct.aside(round_index).keys()
+        queries = {node: self._message(node, QUERY, round_index) for node in sorted(asked)}
+        return self._identify(self._exchange(queries, self._read_profile))
+
+    def _read_profile(self, _: int, content: RecordDict) -> Profile:
+        profile = read_profile(content)
+        self._limits.check_profile(profile)
+        return profile
+
+    def _read_score(self, _: int, content: RecordDict) -> Score:
+        score = read_score(content)
+        self._limits.check_score(score)
+        return score
 
     def _identify(self, answers: dict[int, Profile]) -> dict[int, Profile]:
         """Which node is which device; of two that claim the same, the one it was before."""
         profiles: dict[int, Profile] = {}
         for node, profile in sorted(
-            answers.items(), key=lambda item: (self._node_of.get(item[1].device) != item[0], item[0])
+            answers.items(), key=lambda item: (self.node_of.get(item[1].device) != item[0], item[0])
         ):
             if profile.device in profiles:
                 logger.warning("node %d also says that it is device %d: ignored", node, profile.device)
                 continue
             profiles[profile.device] = profile
-            self._node_of[profile.device] = node
+            self.node_of[profile.device] = node
         return dict(sorted(profiles.items()))
 
     def _ask(
@@ -123,24 +155,24 @@ class Nodes:
         round_index: int,
         kind: str,
         contents: Mapping[int, RecordDict],
-        read: Callable[[RecordDict], Answer],
+        read: Callable[[int, RecordDict], Answer],
     ) -> dict[int, Answer]:
-        """Ask devices, and give what they answer by device."""
+        """Ask devices, and give what they answer by device; `read` gets the device and its reply."""
+        device_of = {self.node_of[device]: device for device in sorted(contents)}
         messages = {
-            self._node_of[device]: self._message(self._node_of[device], kind, round_index, content)
-            for device, content in contents.items()
+            node: self._message(node, kind, round_index, contents[device])
+            for node, device in device_of.items()
         }
-        answers = self._exchange(messages, read)
-        return {
-            device: answers[self._node_of[device]]
-            for device in sorted(contents)
-            if self._node_of[device] in answers
-        }
+        answers = self._exchange(messages, lambda node, content: read(device_of[node], content))
+        return {device: answers[node] for node, device in device_of.items() if node in answers}
 
     def _exchange(
-        self, messages: Mapping[int, Message], read: Callable[[RecordDict], Answer]
+        self, messages: Mapping[int, Message], read: Callable[[int, RecordDict], Answer]
     ) -> dict[int, Answer]:
-        """Send one message to each node and read the replies; whoever gives no good one has failed."""
+        """Send one message to each node and read the replies.
+
+        A node without a reply has failed, one with a reply that `read` refuses has misbehaved.
+        """
         waiting = {node: self._push(message) for node, message in messages.items()}
         answers: dict[int, Answer] = {}
         until_s = time.monotonic() + self._timeout_s
@@ -150,9 +182,11 @@ class Nodes:
                     continue
                 del waiting[node]
                 try:
-                    answers[node] = read(_content(reply))
+                    answers[node] = read(node, _content(reply))
+                except Failed as failure:
+                    self._fail(node, messages[node], str(failure))
                 except Refused as refusal:
-                    self._fail(node, messages[node], str(refusal))
+                    self._set_aside(node, messages[node], str(refusal))
             if waiting:
                 time.sleep(POLL_S)
         for node in waiting:
@@ -162,6 +196,19 @@ class Nodes:
     def _fail(self, node: int, message: Message, reason: str) -> None:
         logger.warning("node %d failed at %s: %s", node, message.metadata.message_type, reason)
         self._ping(node, int(message.metadata.group_id) - 1)
+
+    def _set_aside(self, node: int, message: Message, reason: str) -> None:
+        devices = [device for device, its_node in self.node_of.items() if its_node == node]
+        round_index, kind = int(message.metadata.group_id) - 1, message.metadata.message_type
+        offence = self.conduct.note(node, max(devices, default=None), round_index, kind, reason)
+        logger.warning(
+            "node %d (device %s) misbehaved at %s: %s; it is set aside until round %d",
+            node,
+            offence.device,
+            kind,
+            offence.reason,
+            offence.until + 1,
+        )
 
     def _ping(self, node: int, round_index: int) -> None:
         self._pings[node] = self._push(self._message(node, QUERY, round_index, lifetime_s=PING_LIFETIME_S))
@@ -173,11 +220,12 @@ class Nodes:
             if (reply := self._pull(ping)) is None:
                 continue
             try:
-                read_profile(_content(reply), self._devices)
-                del self._pings[node]
-                logger.info("node %d is back", node)
-            except Refused:
+                self._read_profile(node, _content(reply))
+            except (Failed, Refused):
                 self._ping(node, round_index)
+                continue
+            del self._pings[node]
+            logger.info("node %d is back", node)
 
     def _message(
         self,
@@ -197,20 +245,20 @@ class Nodes:
         sent = list(self._grid.push_messages([message]))
         return str(sent[0]) if sent and sent[0] else ""
 
-    def _pull(self, message_id: str) -> Message | Refused | None:
+    def _pull(self, message_id: str) -> Message | Failed | None:
         """The reply to a message, if there is one."""
         if not message_id:
-            return Refused("the message could not be delivered")
+            return Failed("the message could not be delivered")
         try:
             replies = list(self._grid.pull_messages([message_id]))
         except Exception as error:  # a reply that Flower cannot unpack must not stop the others
-            return Refused(f"its reply cannot be read ({error!r:.200})")
+            return Failed(f"its reply cannot be read ({error!r:.200})")
         return replies[0] if replies else None
 
 
-def _content(reply: Message | Refused) -> RecordDict:
-    if isinstance(reply, Refused):
+def _content(reply: Message | Failed) -> RecordDict:
+    if isinstance(reply, Failed):
         raise reply
     if reply.has_error():
-        raise Refused(f"error {reply.error.code}: {reply.error.reason!s:.200}")
+        raise Failed(f"error {reply.error.code}: {reply.error.reason!r:.200}")
     return reply.content

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
 from pmafl.flower.federation import Federation, name_run
+from pmafl.paths import kept
 from pmafl.settings import Settings, load, parse_assignment
 from pmafl.simulation import Record, World, wireless_world
 
@@ -38,34 +39,43 @@ def main(grid: Grid, context: Context) -> None:
 
 def run(grid: Grid, config: Mapping[str, Any]) -> dict[str, Any]:
     """Run a federation from where its directory stands to its end; return its summary."""
-    directory = Path(str(config["out"])).expanduser()
-    settings = prepare(directory, config)
-    with runs.locked(directory, wait=True):  # for a server that was killed and is still dying
-        if (finished := runs.read_summary(directory)) is not None:
-            return finished
-        world = replace(wireless_world(settings), settings=settings)
-        federation = Federation(grid, world, directory, float(config["grace-s"]), float(config["wait-s"]))
-        return runs.carry_on(directory, world, federation.start(), federation.advance, [_say])
+    directory, settings = Path(str(config["out"])).expanduser(), read_config(config)
+    try:
+        runs.make_folder(directory)
+        with runs.locked(directory, wait=True):  # for a server that was killed and is still dying
+            prepare(directory, settings)
+            if (finished := runs.read_summary(directory)) is not None:
+                return finished
+            found = runs.recover(directory, runs.identify(directory), one_round_back=True)
+            world = replace(wireless_world(settings), settings=settings)
+            federation = Federation(grid, world, directory, float(config["grace-s"]), float(config["wait-s"]))
+            return runs.carry_on(
+                directory, found, world, federation.start(), federation.advance, [_say], every_round=True
+            )
+    except OSError as error:
+        raise InputError(f"{directory}: {error.strerror or error}; go on with the same flwr run") from error
 
 
-def prepare(directory: Path, config: Mapping[str, Any]) -> Settings:
-    """The settings that the run configuration asks for, in a run directory that is new or holds the same."""
+def read_config(config: Mapping[str, Any]) -> Settings:
+    """The settings that the run configuration asks for."""
     overrides = dict(parse_assignment(text) for text in shlex.split(str(config["set"])))
     asked = load(str(config["settings"]), overrides)
     if asked.run.learning == "none":
         raise InputError('run.learning = "none": devices have nothing to do; use pmafl run')
     run = asked.run.model_copy(update={"checkpoint_every": 1})  # devices remember one round back
-    settings = asked.model_copy(update={"run": run})
-    if (directory / "settings.toml").is_file():
-        if runs.read_settings(directory) != settings:
-            raise InputError(f"{directory} holds a run with other settings; choose another out")
-        if not (directory / runs.FEDERATION).is_file():
-            raise InputError(f"{directory} holds a run of the simulator; choose another out")
-        return settings
-    directory.mkdir(parents=True, exist_ok=True)
-    name_run(directory, wireless_world(settings).fleet)
-    runs.create(directory, settings)
-    return settings
+    return asked.model_copy(update={"run": run})
+
+
+def prepare(directory: Path, settings: Settings) -> None:
+    """Make the run directory, where no round was run yet; else see that it holds this run."""
+    if not runs.remains(directory):
+        fleet = wireless_world(settings).fleet
+        name_run(directory, runs.write_new(directory, settings), fleet)
+        return
+    if runs.read_settings(directory) != kept(settings, directory):
+        raise InputError(f"{directory} holds a run with other settings; choose another out")
+    if not (directory / runs.FEDERATION).is_file():
+        raise InputError(f"{directory} holds a run of the simulator; choose another out")
 
 
 def _say(world: World, record: Record) -> None:

@@ -43,6 +43,15 @@ class LearningState:
     server: Tensors
     devices: dict[int, Tensors] = field(default_factory=dict)
 
+    def restored(self, server: Mapping[str, Array], held: Mapping[int, Mapping[str, Array]]) -> LearningState:
+        """The state with other tensors, from a checkpoint's arrays."""
+        place = next((values.device for values in self.server.values()), torch.device("cpu"))
+
+        def tensors(arrays: Mapping[str, Array]) -> Tensors:
+            return {name: torch.from_numpy(values).to(place) for name, values in arrays.items()}
+
+        return LearningState(tensors(server), {device: tensors(named) for device, named in held.items()})
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -69,7 +78,7 @@ class Method:
     ) -> None:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
-        self.device = _device(learning.device)
+        self.device = find_device(learning.device)
         self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
         self.engine = Engine(self.model, learning)
         counted = (
@@ -182,7 +191,8 @@ class Combining:
         return LearningState(server, self._devices)
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """Where training runs: "cpu", "cuda", or "auto" for what there is."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

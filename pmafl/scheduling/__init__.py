@@ -14,7 +14,9 @@ the settings and must give one.
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 from pmafl.errors import InputError

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Allocation, Sets, energy_weights
+from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.market import Market, count_willing, offers, open_market
 from pmafl.wireless.problem import Array, Mask, RoundProblem
@@ -22,6 +23,8 @@ LOG_NOTHING = -500.0  # log of a price that is as good as 0
 
 def dual(tolerance: float = 1e-3) -> Plain:
     """The policy; it stops improving once the gap is below `tolerance` times the bound."""
+    if not tolerance >= 0:
+        raise InputError(f"tolerance is {tolerance}; it must be 0 or more")
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         market = open_market(problem)

@@ -17,9 +17,7 @@ def everyone() -> Plain:
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         frontier = frontiers(problem)
-        share = np.minimum(
-            frontier.min_share, 2.0
-        )  # above 1 nobody can take part, and infinity cannot divide
+        share = np.minimum(frontier.min_share, 2.0)  # above 1 nobody takes part, however much above
         order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
         return allocate_fitting(problem, frontier, order, "all")
 

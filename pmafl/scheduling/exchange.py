@@ -11,7 +11,9 @@ from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
 from pmafl.wireless.problem import CELL_FIELDS, COMMON_FIELDS, Mask, RoundProblem
 
-_DEVICE_FIELDS = [entry.name for entry in fields(RoundProblem) if entry.name not in CELL_FIELDS]
+_DEVICE_FIELDS = [
+    entry.name for entry in fields(RoundProblem) if entry.name not in (*CELL_FIELDS, "available")
+]
 _CELL_DEFAULTS = {"round": 0}
 # What a device may leave out; one value for all may also stand beside the cell's.
 _DEFAULTS = {"energy_cap_j": np.inf, "budget_j": np.nan, "rounds_since": np.inf, "last_loss": np.nan}
@@ -21,8 +23,12 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
     """The problem, and the set that its ``"scheduled"`` list fixes, if it has one."""
     try:
         raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the problem is not JSON: {str(error).splitlines()[0]}") from None
+    except ValueError:  # Python's limit on the digits of whole numbers
+        raise InputError(
+            "the problem has a whole number of thousands of digits; 1e15 is the largest"
+        ) from None
     needed = [name for name in CELL_FIELDS if name not in _CELL_DEFAULTS]
     _check_keys(raw, "the problem", [*needed, "devices"], [*_CELL_DEFAULTS, *COMMON_FIELDS, "scheduled"])
     devices = raw["devices"]
@@ -41,7 +47,7 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
 def write_decision(decision: Decision) -> str:
     """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled.
 
-    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody had to be dropped.
+    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody was dropped.
     """
     answer: dict[str, Any] = {}
     for entry in fields(decision):

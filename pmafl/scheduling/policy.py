@@ -86,6 +86,11 @@ class Policy:
     start: Callable[[Outlook], State] = _nothing
     observe: Callable[[State, RoundProblem, Decision, Outcome], State] = _unchanged
 
+    @property
+    def plans(self) -> bool:
+        """Whether it looks ahead before the first round."""
+        return self.start is not _nothing
+
     def __call__(self, problem: RoundProblem, rng: np.random.Generator) -> Decision:
         """The decision of a policy without memory."""
         return self.decide(problem, {}, rng)

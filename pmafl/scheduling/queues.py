@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmafl.wireless.problem import Array
+from pmafl.wireless.problem import LARGEST, SMALLEST, Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,12 @@ def start(devices: int, start_j: float = 0.0) -> QueueState:
 
 
 def advance(state: QueueState, energy_j: Array, budget_j: Array) -> QueueState:
-    """After a round: q <- max(q + E - budget, 0), with E = 0 for devices that were not scheduled."""
-    return QueueState(np.maximum(state.queue_j + energy_j - budget_j, 0.0), state.spent_j + energy_j)
+    """After a round: q <- max(q + E - budget, 0), with E = 0 for devices that were not scheduled.
+
+    A queue stays within what a round problem takes: from there on its device is out of the question anyway.
+    """
+    queue_j = np.minimum(state.queue_j + energy_j - budget_j, LARGEST)
+    return QueueState(np.where(queue_j >= SMALLEST, queue_j, 0.0), state.spent_j + energy_j)
 
 
 def remaining_j(state: QueueState, budget_j: Array, rounds: int) -> Array:

@@ -8,15 +8,16 @@ device ever exceeds its budget. There is nothing to tune: prices are in samples,
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from pmafl.progress import Progress, ignore, report
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless.problem import LARGEST, Array, RoundProblem
 
-WIDTHS = (0.1, 0.01)
 TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are estimates brings nothing
 LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0
 
@@ -45,7 +46,7 @@ def steady() -> Policy:
 def start(outlook: Outlook) -> State:
     """The plan for a run."""
     return {
-        "price": plan_prices(outlook),
+        "price": plan_prices(outlook, partial(report, "prices of energy")),
         "budget_j": outlook.budget_j,
         "total_j": outlook.rounds * outlook.budget_j,
         "spent_j": np.zeros(outlook.problem.devices),
@@ -77,17 +78,15 @@ def prices(state: State, rounds_done: int) -> Array:
     """
     planned_j = (int(state["rounds"]) - rounds_done) * state["budget_j"]
     left_j = np.maximum(state["total_j"] - state["spent_j"], LEAST_LEFT * state["total_j"])
-    now: Array = state["price"] * planned_j / left_j
-    return now
+    return np.minimum(state["price"] * planned_j / left_j, LARGEST)  # nobody buys at either price
 
 
-def plan_prices(outlook: Outlook) -> Array:
+def plan_prices(outlook: Outlook, progress: Progress = ignore) -> Array:
     """What a joule of each device is worth if channels follow their law, in samples.
 
     One price holds for the band of all rounds: among many devices it hardly moves from round to round. Then
     only each device's own channel matters, and equal devices have equal prices.
     """
-    from pmafl.scheduling.relaxation import Relaxation  # SciPy's optimisers are slow to import
 
     gain = np.outer(outlook.fading, outlook.problem.channel_gain)
     relaxation = Relaxation(outlook.problem, gain, outlook.budget_j)

@@ -21,7 +21,7 @@ def uniform(count: int = 10) -> Plain:
 
 def choose_uniformly(devices: int, rng: np.random.Generator, count: int = 10) -> Index:
     """Who is drawn, in the order of the draw, without looking at the radio."""
-    if not 1 <= count <= devices or count != int(count):
+    if not 1 <= count <= devices:
         raise InputError(f"count of policy uniform is {count}; it must be from 1 to {devices}, all devices")
-    drawn: Index = rng.choice(devices, int(count), replace=False)
+    drawn: Index = rng.choice(devices, count, replace=False)
     return drawn

@@ -121,12 +121,13 @@ def read_run(directory: Path) -> tuple[Settings, list[dict[str, Any]]]:
     settings = runs.read_settings(directory)
     if settings.run.learning == "none":
         raise InputError(f'{directory} ran with run.learning = "none"; the bound needs a run that trained')
-    lines, rounds = runs.complete_lines(directory / "rounds.jsonl"), settings.run.rounds
-    if lines < rounds:
+    records, rounds = runs.read_records(directory), settings.run.rounds
+    if len(records) < rounds:
         raise InputError(
-            f"{directory} holds {lines} of {rounds} rounds; finish it with pmafl run --resume {directory}"
+            f"{directory} holds {len(records)} of {rounds} rounds; "
+            f"finish it with pmafl run --resume {directory}"
         )
-    return settings, runs.read_records(directory)[:rounds]
+    return settings, records
 
 
 def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:

@@ -4,13 +4,17 @@ The paper's channel model, Section V-A. Randomness comes in as generators, so th
 each round are streams of their own.
 """
 
+import io
+import os
+import warnings
 from pathlib import Path
 
 import numpy as np
 
+from pmafl.arrays import LIMIT_VARIABLE, Unreadable, limit_bytes, open_file, read_npy
 from pmafl.errors import InputError
 from pmafl.settings import CellSettings
-from pmafl.wireless.problem import Array
+from pmafl.wireless.problem import LARGEST, SMALLEST, Array
 
 
 def noise_w_per_hz(noise_dbm_per_hz: float) -> float:
@@ -47,16 +51,9 @@ def load_trace(path: str, rounds: int, devices: int) -> Array:
     """Channel power gains by round and device from a user's ``.npy`` or CSV file, shape (rounds, devices)."""
     where = f"cell.gain_trace = {path!r}"
     try:
-        if Path(path).suffix == ".npy":
-            trace = np.load(path, allow_pickle=False)
-        else:
-            trace = np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.float64)
-    except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, EOFError) as error:
-        raise InputError(
-            f"{where}: not a .npy or CSV file of numbers ({str(error).splitlines()[0]})"
-        ) from None
+        trace = read_npy(Path(path)) if Path(path).suffix == ".npy" else _read_csv(Path(path))
+    except Unreadable as reason:
+        raise InputError(f"{where}: {reason}") from None
     if trace.dtype.kind not in "fiu" or trace.ndim != 2 or trace.shape[1] != devices:
         raise InputError(
             f"{where}: holds {trace.dtype} of shape {trace.shape}; needs (rounds, {devices}) numbers"
@@ -64,10 +61,29 @@ def load_trace(path: str, rounds: int, devices: int) -> Array:
     if trace.shape[0] < rounds:
         raise InputError(f"{where}: holds {trace.shape[0]} rounds, but run.rounds = {rounds}")
     gains: Array = trace[:rounds].astype(np.float64)
-    wrong = ~(np.isfinite(gains) & (gains > 0))
+    wrong = ~((gains == 0) | (gains >= SMALLEST) & (gains <= LARGEST))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise InputError(
-            f"{where}: gain {gains[row, column]} in round {row}, device {column}; must be greater than 0"
+            f"{where}: gain {gains[row, column]} in round {row}, device {column}; must be 0 (no connection) "
+            f"or a number from {SMALLEST:g} to {LARGEST:g}"
         )
     return gains
+
+
+def _read_csv(path: Path) -> Array:
+    with open_file(path) as file:
+        if (size_bytes := os.fstat(file.fileno()).st_size) > limit_bytes():
+            raise Unreadable(
+                f"is {size_bytes / 1e9:.3g} GB of text; set {LIMIT_VARIABLE} to more, or use .npy"
+            )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about an empty file, which has too few columns
+                lines = io.TextIOWrapper(file, encoding="utf-8")
+                trace: Array = np.loadtxt(lines, delimiter=",", ndmin=2, dtype=np.float64)
+        except (ValueError, MemoryError) as error:
+            raise Unreadable(
+                f"not a .npy or CSV file of numbers ({str(error).splitlines()[0][:200]})"
+            ) from None
+    return trace

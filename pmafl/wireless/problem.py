@@ -29,7 +29,7 @@ CELL_FIELDS = (
     "round",
 )
 # One number stands for every device.
-COMMON_FIELDS = ("upload_bits", "energy_cap_j", "budget_j", "rounds_since", "last_loss")
+COMMON_FIELDS = ("upload_bits", "energy_cap_j", "available", "budget_j", "rounds_since", "last_loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,7 @@ class RoundProblem:
         upload_bits: what the device sends if it is scheduled, Q; one number stands for all devices. Where
             others upload, a device with 0 sends a single bit, to say that it is done.
         energy_cap_j: the most the device may spend in this round; infinite where left out.
+        available: whether the device can be reached at all.
         budget_j: what the device may spend per round in the long run; NaN where unknown.
         rounds_since: how many rounds ago the device last took part, 1 for the last one; infinite where never.
         last_loss: the training loss that the device last reported; NaN where none.
@@ -72,6 +73,7 @@ class RoundProblem:
     queue_j: Array
     upload_bits: Array
     energy_cap_j: Array = field(default_factory=lambda: np.array(np.inf))
+    available: Mask = field(default_factory=lambda: np.array(True))
     budget_j: Array = field(default_factory=lambda: np.array(np.nan))
     rounds_since: Array = field(default_factory=lambda: np.array(np.inf))
     last_loss: Array = field(default_factory=lambda: np.array(np.nan))
@@ -117,6 +119,11 @@ class RoundProblem:
         return self.tradeoff * self.samples
 
 
+def usable_gain(gain: Array) -> Array:
+    """Channel power gains as a problem takes them: one that is too weak for anything is no connection, 0."""
+    return np.where(gain < SMALLEST, 0.0, gain)
+
+
 def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
     try:
         value = np.asarray(raw, dtype=np.float64)
@@ -126,6 +133,8 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
         value = np.broadcast_to(value, shape)
     if value.shape != shape:
         raise InputError(f"{name} has shape {value.shape}; it must be {shape or 'a single number'}")
+    if name == "available":
+        return value.astype(bool)  # type: ignore[return-value]
     allowed, right = _allowed(name, value)
     if not allowed.all():
         at = int(np.argmin(allowed))

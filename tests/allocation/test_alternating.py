@@ -6,6 +6,7 @@ from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets
 from tests.problems import feasible_problems
+from tests.rounding import ROUNDING
 
 
 def costs(problem):
@@ -47,4 +48,4 @@ def test_sets_solved_together_are_solved_as_if_alone(make_problem):
     for length in range(1, 6):
         alone = Sets.prefixes(order, [length])
         cost = alternating()(frontier, alone, problem.queue_j[alone.device]).cost
-        assert found.cost[length - 1] == pytest.approx(cost[0], rel=1e-12)
+        assert found.cost[length - 1] == pytest.approx(cost[0], rel=ROUNDING)

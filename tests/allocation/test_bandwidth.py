@@ -7,6 +7,7 @@ from scipy.special import lambertw
 from pmafl.allocation.bandwidth import bandwidth, lambert_efficiency, log_price_ratio, smallest_share
 from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.sets import Sets
+from tests.rounding import ROUNDING
 
 UPLOAD = 0.25  # of the deadline of 2 s
 
@@ -57,7 +58,8 @@ def test_nobody_exceeds_the_power_limit(make_problem):
 def test_free_members_get_their_smallest_share(make_problem):
     problem = make_problem(queue_j=[0.0, 1.0])
     upload = np.full(2, UPLOAD)
-    assert divide(problem)[0] == smallest_share(frontiers(problem), 1 - upload, upload)[0]
+    smallest = smallest_share(frontiers(problem), 1 - upload, upload)[0]
+    assert divide(problem)[0] == pytest.approx(smallest, rel=ROUNDING)
 
 
 def test_an_energy_cap_raises_the_smallest_share(make_problem):

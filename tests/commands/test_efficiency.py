@@ -8,6 +8,7 @@ from pmafl import runs
 from pmafl.commands.efficiency import efficiency
 from pmafl.errors import InputError
 from pmafl.settings import load
+from tests.rounding import ROUNDING
 
 SMALL = {"fleet.devices": 10, "fleet.samples": 600, "cell.bandwidth_hz": 1e6, "run.rounds": 8}
 
@@ -41,7 +42,7 @@ def directory(tmp_path):
 def test_settings_are_scheduled_and_judged(call):
     answer = json.loads(call("mnist", *sets(SMALL), "--policy", "steady", "--json"))
     assert answer["policy"] == "steady"
-    assert 0.7 < answer["share_of_bound"] <= 1
+    assert 0.7 < answer["share_of_bound"] <= 1 + ROUNDING
     assert answer["bound_samples"] <= answer["fractional_bound_samples"]
     assert len(answer["used_of_budget"]) == len(answer["turns"]) == 10
     assert max(answer["used_of_budget"]) <= 1 + 1e-9
@@ -51,7 +52,7 @@ def test_a_run_directory_is_judged_by_its_records(call, directory):
     answer = json.loads(call(directory, "--json"))
     summary = runs.read_summary(directory)
     assert answer["policy"] == "ocean"
-    assert answer["scheduled_samples"] == 8 * summary["scheduled_samples_per_round"]
+    assert answer["scheduled_samples"] == pytest.approx(8 * summary["scheduled_samples_per_round"])
     assert max(answer["used_of_budget"]) == pytest.approx(summary["max_energy_per_device_round_j"] / 0.1)
     again = json.loads(call("mnist", *sets(SMALL), "--policy", "ocean", "--json"))
     assert again["share_of_bound"] == pytest.approx(answer["share_of_bound"])

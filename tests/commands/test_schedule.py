@@ -127,6 +127,10 @@ def test_a_long_table_is_cut_and_says_so(schedule):
         (problem({"samples": True}), "devices[0].samples is true; it must be a number"),
         (problem({"samples": None}), "devices[0].samples is null"),
         (problem({"samples": 10**400}), "devices[0].samples is too large"),
+        (
+            problem({}).replace("600", "9" * 5000),
+            "a whole number of thousands of digits; 1e15 is the largest",
+        ),
         (problem({}, deadline_s=0), "deadline_s is 0"),
         (problem({}, local_iterations=0.5), "local_iterations is 0.5; it must be a whole number"),
         (problem({}, scheduled=[1]), "scheduled must be a list of different device numbers from 0 to 0"),
@@ -150,6 +154,8 @@ def test_bad_input_is_one_clear_line(schedule, text, said):
         (["--policy", "exhaustive"], "exhaustive was given 17 devices; it takes at most 16"),
         (["--policy", "dual", "--option", "speed=1"], "policy 'dual' was given the options speed"),
         (["--policy", "uniform", "--option", "count=99"], "count of policy uniform is 99"),
+        (["--policy", "uniform", "--option", "count=abc"], "option count of policy 'uniform' is 'abc'"),
+        (["--policy", "uniform", "--option", "count=" + "9" * 5000], "thousands of digits"),
     ],
 )
 def test_a_wrong_policy_or_option_is_one_clear_line(schedule, options, said):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import http.server
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -50,10 +51,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if content is None:
             self.send_error(404)
             return
+        if self.server.dripping == "headers":
+            self.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Endless: x\r\n" * 1000)
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(content) + self.server.held_back))
         self.end_headers()
-        self.wfile.write(content)
+        if self.server.dripping == "content":
+            self.drip(content)
+        else:
+            self.wfile.write(content)
+
+    def drip(self, content):
+        """Send byte after byte, until nobody listens any more or the test is over."""
+        with suppress(OSError):
+            for byte in content:
+                self.wfile.write(bytes([byte]))
+                if self.server.over.wait(0.02):
+                    return
 
     def log_message(self, *_):
         pass
@@ -61,15 +76,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(files, monkeypatch):
-    """A web server with the packed files. Set `held_back` to make it break off, `content` to change it."""
+    """A web server with the packed files.
+
+    Set `held_back` to make it break off, `content` to change what it has, `dripping` to "headers" or
+    "content" to make it send these byte by byte.
+    """
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.content = {f"{name}.gz": gzip.compress(content) for name, content in files.items()}
-    server.held_back = 0
-    server.source = Mirror(tuple(f"http://127.0.0.1:{server.server_port}/{name}.gz" for name in files))
+    server.held_back, server.dripping, server.over = 0, "", threading.Event()
+    server.source = Mirror(tuple(f"http://127.0.0.1:{server.server_port}/{name}.gz" for name in files), 1)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
+    server.over.set()
     server.shutdown()
     thread.join()
     server.server_close()

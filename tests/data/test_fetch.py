@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pmafl.data import fetch, sources
+from pmafl.data import archives, fetch, sources
 from pmafl.data.fetch import files_of
 from pmafl.data.known import CIFAR10, Mirror
 from pmafl.errors import InputError
 
-NOWHERE = Mirror(("http://127.0.0.1:9/train-images-idx3-ubyte.gz",))
+NOWHERE = Mirror(("http://127.0.0.1:9/train-images-idx3-ubyte.gz",), 1)
 
 
 def put(folder, files):
@@ -135,11 +135,11 @@ def test_an_interrupted_fetch_leaves_nothing_and_the_next_one_succeeds(
     with monkeypatch.context() as patch:
         original, calls = sources.download, []
 
-        def interrupted(url, progress):
-            calls.append(url)
+        def interrupted(*arguments):
+            calls.append(arguments)
             if len(calls) == 3:
                 raise KeyboardInterrupt
-            return original(url, progress)
+            return original(*arguments)
 
         patch.setattr(sources, "download", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -191,3 +191,50 @@ def test_what_a_killed_process_left_is_removed_but_not_what_another_one_is_using
     os.utime(cache / ".fetch-old", (long_ago, long_ago))
     files_of(replace(known, sources=(mirror.source,)))
     assert left_in(cache) == sorted([*files, ".fetch-new"])
+
+
+@pytest.mark.parametrize("part", ["headers", "content"])
+def test_a_mirror_that_drips_bytes_is_given_up_and_the_next_source_is_taken(
+    part, known, files, cache, mirror, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sources, "PACE_S", 0.5)
+    mirror.dripping = part
+    with pytest.raises(InputError, match="is slower than 50 kB/s"):
+        files_of(replace(known, sources=(mirror.source,)))
+    assert left_in(cache) == []
+
+
+def test_a_mirror_that_keeps_the_pace_but_not_the_time_is_given_up(known, cache, mirror, monkeypatch):
+    monkeypatch.setattr(sources, "START_S", 0.3)
+    monkeypatch.setattr(sources, "SLOWEST_BYTES_PER_S", 1e9)
+    mirror.dripping = "content"
+    with pytest.raises(InputError, match="took too long in all"):
+        files_of(replace(known, sources=(mirror.source,)))
+    assert left_in(cache) == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["as it says", "without saying so"])
+def test_a_mirror_that_sends_too_much_is_given_up(told, known, cache, mirror):
+    first = next(iter(mirror.content))
+    mirror.content[first] = os.urandom(3_000_000)
+    mirror.held_back = 0 if told else 10**12
+    with pytest.raises(InputError, match=r"sends more than the 2.5 MB expected"):
+        files_of(replace(known, sources=(mirror.source,)))
+    assert left_in(cache) == []
+
+
+def test_a_file_that_unpacks_to_too_much_is_given_up(known, cache, mirror, monkeypatch):
+    monkeypatch.setattr(archives, "LARGEST_BYTES", 10_000_000)
+    first = next(iter(mirror.content))
+    mirror.content[first] = gzip.compress(bytes(20_000_000))
+    with pytest.raises(InputError, match="unpacks to more than 10 MB"):
+        files_of(replace(known, sources=(mirror.source,)))
+    assert left_in(cache) == []
+
+
+def test_what_bears_the_name_of_a_file_but_is_none_is_told_in_one_line(known, files, tmp_path):
+    put(tmp_path / "mine", files)
+    (tmp_path / "mine" / "train-images-idx3-ubyte").unlink()
+    os.mkfifo(tmp_path / "mine" / "train-images-idx3-ubyte")
+    with pytest.raises(InputError, match="train-images-idx3-ubyte is not a file of at most 1000 MB"):
+        files_of(known, str(tmp_path / "mine"))

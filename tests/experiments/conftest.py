@@ -28,7 +28,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def scale(small):
-    return Scale("mnist", seeds=2, wireless_seeds=3, rounds=4, overrides=small)
+    return Scale("mnist", seeds=2, wireless_seeds=2, rounds=4, overrides=small)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pmafl.experiments.study import Scale, Study, prepare
 from tests.experiments.conftest import run_here
 
 NAN = math.nan
+pytestmark = pytest.mark.xdist_group("experiments")  # one process makes the studies for all of them
 
 
 @pytest.fixture(scope="module")
@@ -132,14 +133,14 @@ class Made(Evidence):
 
 def test_rounds_earlier_compares_when_both_reach_the_same():
     runs = Made(pma=[[50, 80, 90, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 79, 78], [10, 75, 70, 75]])
-    assert measures.rounds_earlier("fedavg", 0)(runs).tolist() == [10, -20]
+    assert measures.rounds_earlier("fedavg", 0)(runs) == pytest.approx([10, -20])
     diverged = Made(pma=[[50, NAN, NAN, NAN]], fedavg=[[10, 20, 79, 78]])
     assert np.isnan(measures.rounds_earlier("fedavg", 0)(diverged)).all()
 
 
 def test_swing_is_the_movement_in_the_second_half():
     runs = Made(pma=[[0, 50, 90, 91]], fedavg=[[0, 90, 50, 60]])
-    assert measures.extra_swing("fedavg", 0)(runs).tolist() == [9]
+    assert measures.extra_swing("fedavg", 0)(runs) == pytest.approx([9])
 
 
 def test_the_optimum_has_equal_marginal_powers_not_equal_powers(place):

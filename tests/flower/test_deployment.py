@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -12,32 +11,14 @@ from pmafl.flower.loopback import family, running, send_signal
 from pmafl.learning.workload import workload
 from pmafl.plots import plot_run
 from tests.flower.memory_grid import final_state, replay
+from tests.flower.waiting import PATIENCE_S, wait_for
 from tests.flower.wire import Wire
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(1500)]
-PATIENCE_S = 400
 OVERHEAD = 0.05
 
 
-def wait_for(condition, what, ended=lambda: None):
-    until_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until_s, f"waited {PATIENCE_S} s for {what}"
-        assert ended() is None, f"the run ended while the test waited for {what}"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def images(tmp_path):
-    """Noisy 28 x 28 images of ten classes: the paper's network on a problem of seconds."""
-    rng = np.random.default_rng(0)
-    y = np.tile(np.arange(10), 30)
-    x = np.clip(rng.integers(0, 256, (10, 1, 28, 28))[y] + rng.normal(0, 40, (300, 1, 28, 28)), 0, 255)
-    np.savez(tmp_path / "images.npz", x=x.astype(np.uint8), y=y)
-    return tmp_path / "images.npz"
-
-
-def test_killed_nodes_and_servers_come_back_and_strangers_stay_out(tmp_path, images):
+def test_killed_nodes_and_servers_come_back(tmp_path, images):
     out = tmp_path / "run"
     changes = (
         f"data.dataset={images} data.partition=iid fleet.devices=3 fleet.samples=60 policy.name=all "
@@ -47,13 +28,13 @@ def test_killed_nodes_and_servers_come_back_and_strangers_stay_out(tmp_path, ima
     with running(tmp_path / "federation") as federation:
         federation.make_certificate()
         superlink = federation.start_superlink()
-        wires = [Wire(federation.port) for _ in range(3)]
+        federation.start_gateway()
+        wires = [Wire(federation.device_port) for _ in range(3)]
         nodes = []
         for number, wire in enumerate(wires):
             federation.make_key(f"device-{number}")
             federation.register(f"device-{number}")
             nodes.append(start_device(federation, number, wire))
-        refuses_strangers(federation)
         first = federation.run(config)
         sizes = upload_sizes(federation, wires, first.poll)
 
@@ -133,23 +114,3 @@ def restart_device(federation, number, wire):
 def received(log, kind, number):
     """Whether a node's log says that a message of a round has arrived."""
     return re.search(rf"ROUND {number}\]\n.*Receiving: {kind} message", log) is not None
-
-
-def refuses_strangers(federation):
-    """A node whose key nobody registered, one without a key, and one that does not encrypt."""
-    federation.make_key("stranger")
-    trust = "--max-retries 1 --root-certificates server.crt"
-    attempts = {
-        "stranger": f"{trust} --auth-supernode-private-key stranger.key",
-        "keyless": trust,
-        "plain": "--max-retries 1 --insecure",
-    }
-    processes = [
-        federation.start_node(name, {"partition-id": 0}, options=options)
-        for name, options in attempts.items()
-    ]
-    for name, process in zip(attempts, processes, strict=True):
-        assert process.wait(PATIENCE_S) != 0
-        log = federation.log(name).read_text()
-        assert "Failed to initialize the connection" in log
-        assert "SuperNode ID" not in log

@@ -80,7 +80,7 @@ def test_energy_is_measured_where_there_is_a_counter(device, tmp_path):
     counter.write_text("100000\n")
     with device(energy_counter=str(counter)).metered() as meter:
         counter.write_text("350000\n")
-    assert meter.energy_j == 0.25
+    assert meter.energy_j == pytest.approx(0.25)
     with device(energy_counter=str(counter)).metered() as meter:
         counter.write_text("50000\n")  # it went round
     assert meter.energy_j == pytest.approx(0.7)

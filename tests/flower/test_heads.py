@@ -43,6 +43,11 @@ def test_a_round_that_is_asked_for_again_starts_from_the_head_before_it():
     assert np.array_equal(head(4).at_start_of(5), head(4).after)
 
 
+def test_a_server_that_went_back_further_than_a_device_remembers_is_refused():
+    with pytest.raises(InputError, match=r"asks for round 4, but this device trained in round 5"):
+        head(4).at_start_of(3)
+
+
 def test_a_full_disk_leaves_the_head_before(context, tmp_path, monkeypatch):
     store = HeadStore(context, "run", tmp_path)
     store.save(head(4))

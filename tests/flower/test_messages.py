@@ -34,19 +34,14 @@ def test_a_payload_is_sent_in_exactly_the_bits_that_the_radio_is_charged_for(bit
 
 
 def test_a_profile_arrives_as_it_was_sent():
-    assert read_profile(RecordDict({"profile": numbers_record(GOOD)}), 3) == GOOD
+    assert read_profile(RecordDict({"profile": numbers_record(GOOD)})) == GOOD
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"device": 3},
-        {"device": -1},
         {"device": 0.5},
-        {"samples": 0},
-        {"samples": 10**12},
         {"samples": 1.5},
-        {"budget_j": 0.0},
         {"budget_j": 1e20},
         {"max_frequency_hz": math.inf},
         {"channel_gain": math.nan},
@@ -57,18 +52,18 @@ def test_a_profile_arrives_as_it_was_sent():
     ],
     ids=str,
 )
-def test_a_profile_that_no_problem_could_take_is_refused(changes):
+def test_a_profile_that_is_not_made_of_numbers_is_refused(changes):
     with pytest.raises(Refused):
-        read_profile(profile(**changes), 3)
+        read_profile(profile(**changes))
 
 
 def test_a_profile_that_lacks_something_is_refused():
     content = profile()
     del content["profile"]["budget_j"]
     with pytest.raises(Refused, match="budget_j"):
-        read_profile(content, 3)
+        read_profile(content)
     with pytest.raises(Refused, match=r"expected \['profile'\]"):
-        read_profile(RecordDict(), 3)
+        read_profile(RecordDict())
 
 
 def test_a_score_must_be_numbers():
@@ -78,7 +73,7 @@ def test_a_score_must_be_numbers():
 
 def test_one_bad_value_among_many_is_found():
     like = encode(torch.zeros(100_000), 16)
-    for value in (np.nan, np.inf, -np.inf):
+    for value in (np.nan, np.inf, -np.inf, -2e4):
         values = torch.zeros(100_000)
         values[77_777] = value
         with pytest.raises(Refused, match="not finite"):

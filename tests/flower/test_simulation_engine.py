@@ -10,7 +10,7 @@ from pmafl.flower.loopback import running
 from pmafl.settings import load
 from tests.flower.memory_grid import final_state
 
-pytestmark = [pytest.mark.federation, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.federation, pytest.mark.timeout(3600)]
 CHANGES = {
     "fleet.devices": 20,
     "fleet.samples": 300,
@@ -28,7 +28,7 @@ def test_after_five_rounds_of_mnist_both_have_the_same_extractor(tmp_path):
     with running(tmp_path / "federation") as federation:
         federation.start_superlink("--insecure --simulation")
         config = {"settings": "mnist", "set": changes, "out": tmp_path / "flower"}
-        federation.run(config, f"--federation-config {shlex.quote(ENGINE)}").wait(500)
+        federation.run(config, f"--federation-config {shlex.quote(ENGINE)}").wait(3000)
     assert runs.read_summary(tmp_path / "flower"), federation.log("run").read_text()
 
     runs.create(tmp_path / "plain", load(tmp_path / "flower"))

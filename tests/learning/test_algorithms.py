@@ -1,4 +1,4 @@
-"""What one algorithm becomes at the edge of its parameters is another: to the bit."""
+"""What one algorithm becomes at the edge of its parameters is another, to the bit on the same split."""
 
 from types import SimpleNamespace
 
@@ -36,16 +36,29 @@ def test_fedprox_without_its_term_is_fedavg(batch_size):
 @pytest.mark.parametrize("batch_size", [0, 16])
 def test_pma_sharing_all_layers_is_fedavg(model, layers, batch_size):
     rounds = 3 if model == "mlp" else 2
-    pma = models_after(rounds, model=model, algorithm="pma", shared_layers=layers, batch_size=batch_size)
-    assert same(pma, models_after(rounds, model=model, algorithm="fedavg", batch_size=batch_size))
+    changes = {"model": model, "shared_layers": layers, "batch_size": batch_size}
+    pma = models_after(rounds, algorithm="pma", **changes)
+    assert same(pma, models_after(rounds, algorithm="fedavg", **changes))
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
 @pytest.mark.parametrize("batch_size", [0, 16])
 def test_pma_sharing_nothing_is_local_training(model, batch_size):
     rounds = 3 if model == "mlp" else 2
-    pma = models_after(rounds, model=model, algorithm="pma", shared_layers=0, batch_size=batch_size)
-    assert same(pma, models_after(rounds, model=model, algorithm="local", batch_size=batch_size))
+    changes = {"model": model, "shared_layers": 0, "batch_size": batch_size}
+    pma = models_after(rounds, algorithm="pma", **changes)
+    assert same(pma, models_after(rounds, algorithm="local", **changes))
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_where_a_model_is_split_is_nothing_to_one_that_shares_all_of_it(model):
+    """But for rounding: other layers run together. One in 16-bit uploads may then fall to the next number."""
+    one, other = (
+        models_after(2, model=model, algorithm="fedavg", batch_size=16, shared_layers=layers)
+        for layers in (1, 3)
+    )
+    for first, second in zip(one, other, strict=True):
+        assert (first - second).norm() < 1e-3 * first.norm()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.names())
@@ -100,8 +113,32 @@ def test_a_users_algorithm_runs_by_path_and_by_name(monkeypatch):
         ("scaffold", "choose pma, fedavg, fedprox, fedrep, local or package.module:name"),
         ("tests.learning.user_models:missing", "has no 'missing'"),
         ("builtins:repr", "must return an Algorithm, but returned str"),
+        ("builtins:__doc__", "raised TypeError: 'str' object is not callable"),
+        ("tests.learning.user_models:cannot_be_made", r"raised OSError: no disk \(user_models.py:\d+\)"),
+        ("tests.learning.user_models:shares_half", "shares is 'half'; it must be split, all, none"),
+        ("tests.learning.user_models:charges_nothing", "charged_iterations is 0; it must be a whole number"),
+        ("tests.learning.user_models:cannot_train", "local_update is a NoneType; it must be a function"),
     ],
 )
 def test_an_unknown_algorithm_is_refused_in_one_line(name, line):
     with pytest.raises(InputError, match=line):
         find_algorithm(learning(algorithm=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("returns_nothing", r"local_update returned a NoneType; it must be \d+ weights, as it was given"),
+        (
+            "returns_one_weight",
+            r"local_update returned a tensor of torch.float32 of shape \(1,\) on cpu; it must",
+        ),
+        ("raises", r"raised ZeroDivisionError: no samples \(user_models.py:\d+\)"),
+    ],
+)
+def test_training_that_goes_wrong_is_one_line_that_names_algorithm_round_and_device(name, line):
+    path = f"tests.learning.user_models:{name}"
+    made = task(algorithm=path)
+    with pytest.raises(InputError, match=rf"^algorithm '{path}' in round 5, device 2: {line}") as caught:
+        made.advance(made.start(), [2, 3], 5)
+    assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ from pmafl.learning.engine import Engine
 from pmafl.learning.inputs import Samples
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import SHAPES, learning
+from tests.rounding import FLOAT32
 
 SPLITS = [("mlp", layers) for layers in range(5)] + [("cnn", layers) for layers in range(6)]
 COUNT = 120  # more than two chunks of the CNN, and no multiple of one
@@ -134,7 +135,8 @@ def test_the_proximal_term_pulls_towards_the_start():
     )
     assert held.norm() < free.norm()
     one_step = engine.train(weights, samples, np.random.default_rng(0), 1, proximal_weight=1.0)
-    assert torch.equal(one_step, engine.train(weights, samples, np.random.default_rng(0), 1))
+    free_step = engine.train(weights, samples, np.random.default_rng(0), 1)
+    assert relative_error(one_step - weights, free_step - weights) < FLOAT32
 
 
 def test_a_call_leaves_no_trace_in_the_next():

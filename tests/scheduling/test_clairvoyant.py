@@ -9,6 +9,7 @@ from pmafl.allocation.frontier import frontiers, point
 from pmafl.scheduling.clairvoyant import clairvoyant
 from pmafl.scheduling.relaxation import Relaxation
 from tests.problems import cell_problem
+from tests.rounding import ROUNDING
 
 DEVICES = ROUNDS = 4
 GRID = 5  # a device spends a whole number of these parts of its budget in a round
@@ -42,13 +43,14 @@ def small_run(rng):
     return problem, gain, 10 ** rng.uniform(-1.3, 0.2, DEVICES)
 
 
-def test_no_schedule_of_100_small_runs_exceeds_the_bound():
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("quarter", range(4))
+def test_no_schedule_of_100_small_runs_exceeds_the_bound(quarter):
+    rng = np.random.default_rng(quarter)
     reached = []
-    for _ in range(100):
+    for _ in range(25):
         run = small_run(rng)
         bound, best = clairvoyant(*run), best_schedule(*run)
-        assert best <= bound.samples * (1 + 1e-9)
+        assert best <= bound.samples * (1 + ROUNDING)
         assert bound.samples <= bound.fractional_samples
         reached.append(best / bound.samples)
     assert np.mean(reached) > 0.8
@@ -63,7 +65,8 @@ def test_any_prices_give_a_bound():
         typical = relaxation.typical_prices()
         for _ in range(5):
             factors = 10 ** rng.uniform(-2, 1, typical.flat().size)
-            assert best <= relaxation.bound(typical.filled(typical.flat() * factors))
+            bound = relaxation.bound(typical.filled(typical.flat() * factors))
+            assert best <= bound * (1 + ROUNDING)
 
 
 def test_a_device_alone_takes_part_a_whole_number_of_times(make_problem):

@@ -6,6 +6,7 @@ import pytest
 
 from pmafl.scheduling import find_policy, queues
 from tests.problems import cell_problem, wide_problem
+from tests.rounding import ROUNDING
 
 
 def test_it_is_near_the_optimum_and_its_bound_below_it_on_500_problems():
@@ -16,8 +17,9 @@ def test_it_is_near_the_optimum_and_its_bound_below_it_on_500_problems():
     for _ in range(500):
         problem = cell_problem(rng, 10)
         found, best = dual(problem, rng), exhaustive(problem, rng).objective
-        assert found.lower_bound <= best + 1e-12 * abs(best)
-        assert found.objective >= best - 1e-12 * abs(best)
+        rounding = ROUNDING * problem.value.sum()  # worth and cost may nearly cancel in an objective
+        assert found.lower_bound <= best + rounding
+        assert found.objective >= best - rounding
         if best < 0:
             losses.append(1 - found.objective / best)
             expansion_losses.append(1 - expansion(problem, rng).objective / best)
@@ -86,7 +88,7 @@ def test_identical_devices_are_no_trouble(make_problem):
 def test_one_worthwhile_device_is_certified_exactly(make_problem):
     decision = find_policy("dual")(make_problem(), None)
     assert decision.scheduled_devices == [0]
-    assert decision.gap == 0
+    assert decision.gap == pytest.approx(0, abs=ROUNDING)
 
 
 def test_nobody_is_taken_when_nobody_is_worth_it(make_problem):
@@ -99,7 +101,7 @@ def test_without_uploads_every_worthwhile_device_is_taken(make_problem):
     problem = make_problem(upload_bits=0, queue_j=[0.0, 1.0, 100.0])
     decision = find_policy("dual")(problem, None)
     assert decision.scheduled_devices == [0, 1]
-    assert decision.gap == 0
+    assert decision.gap == pytest.approx(0, abs=ROUNDING)
 
 
 def test_a_stricter_tolerance_never_does_worse():
@@ -107,7 +109,7 @@ def test_a_stricter_tolerance_never_does_worse():
     for _ in range(30):
         problem = cell_problem(rng, 40)
         loose, strict = (find_policy("dual", tolerance=t)(problem, rng) for t in (0.1, 1e-9))
-        assert strict.objective <= loose.objective + 1e-12
+        assert strict.objective <= loose.objective + ROUNDING * problem.value.sum()
 
 
 def test_energy_caps_are_kept():
@@ -118,13 +120,15 @@ def test_energy_caps_are_kept():
         decision = find_policy("dual")(capped, rng)
         assert np.all(decision.energy_j <= capped.energy_cap_j * (1 + 1e-9))
         best = find_policy("dual", tolerance=1e-9)(problem, rng)
-        assert decision.objective >= best.lower_bound - 1e-9
+        assert decision.objective >= best.lower_bound - ROUNDING * problem.value.sum()
 
 
-def test_a_hundred_thousand_devices_take_seconds():
-    rng = np.random.default_rng(7)
-    problem = cell_problem(rng, 100_000, bandwidth_hz=1e7)
-    began = time.perf_counter()
-    decision = find_policy("dual")(problem, rng)
-    assert time.perf_counter() - began < 10  # a guard against more than linear growth, not a benchmark
-    assert decision.relative_gap < 0.02
+def test_a_hundred_thousand_devices_take_little_more_than_ten_times_as_long_as_ten_thousand():
+    seconds = []
+    for devices in (10_000, 100_000):
+        problem = cell_problem(np.random.default_rng(7), devices, bandwidth_hz=1e7)
+        began = time.process_time()
+        decision = find_policy("dual")(problem, None)
+        seconds.append(time.process_time() - began)
+        assert decision.relative_gap < 0.02
+    assert seconds[1] < 50 * seconds[0]  # a square would be 100 times

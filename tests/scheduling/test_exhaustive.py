@@ -7,6 +7,7 @@ from pmafl.errors import InputError
 from pmafl.scheduling import find_policy
 from tests import p6_reference
 from tests.problems import cell_problem, part
+from tests.rounding import ROUNDING
 
 
 def subsets(problem):
@@ -47,9 +48,12 @@ def test_it_equals_a_brute_force_written_separately():
 
 
 def test_it_is_its_own_bound():
-    decision = find_policy("exhaustive")(cell_problem(np.random.default_rng(1), 6), None)
-    assert decision.lower_bound == decision.objective
-    assert decision.gap == 0
+    """But for rounding: the search and the decision add up the same energies in different ways."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        problem = cell_problem(rng, 6)
+        decision = find_policy("exhaustive")(problem, None)
+        assert 0 <= decision.gap <= ROUNDING * problem.value.sum()
 
 
 def test_it_refuses_more_than_sixteen_devices():
@@ -63,4 +67,4 @@ def test_no_policy_beats_it():
         problem = cell_problem(rng, 8)
         best = find_policy("exhaustive")(problem, rng).objective
         for name in ("dual", "set-expansion", "ocean", "rs-wel"):
-            assert find_policy(name)(problem, rng).objective >= best - 1e-9 * abs(best)
+            assert find_policy(name)(problem, rng).objective >= best - ROUNDING * problem.value.sum()

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,10 +10,10 @@ from tests.problems import cell_problem
 def test_a_queue_grows_by_what_is_spent_beyond_the_budget_and_never_falls_below_zero():
     state = queues.start(3)
     state = queues.advance(state, np.array([2.0, 0.5, 0.0]), np.array([1.0, 1.0, 1.0]))
-    assert state.queue_j.tolist() == [1.0, 0.0, 0.0]
+    assert state.queue_j == pytest.approx([1.0, 0.0, 0.0])
     state = queues.advance(state, np.array([0.0, 3.0, 1.0]), np.array([1.0, 1.0, 1.0]))
-    assert state.queue_j.tolist() == [0.0, 2.0, 0.0]
-    assert state.spent_j.tolist() == [2.0, 3.5, 1.0]
+    assert state.queue_j == pytest.approx([0.0, 2.0, 0.0])
+    assert state.spent_j == pytest.approx([2.0, 3.5, 1.0])
 
 
 def test_queues_may_start_above_zero():

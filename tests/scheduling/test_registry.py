@@ -20,11 +20,16 @@ def weakest(count=1):
     return schedule
 
 
+def broken(count=1):
+    raise RuntimeError("no battery")
+
+
 @pytest.fixture
 def own_policies(monkeypatch):
     monkeypatch.setattr(scheduling, "_FUNCTIONS", dict(scheduling._FUNCTIONS))
     module = types.ModuleType("own_policies")
     module.strongest, module.weakest, module.number = strongest, weakest, 3
+    module.nothing, module.broken = (lambda: None), broken
     monkeypatch.setitem(sys.modules, "own_policies", module)
 
 
@@ -49,6 +54,24 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
         ("no.such.module:policy", {}, "there is no module"),
         ("own_policies:missing", {}, "has no 'missing'"),
         ("own_policies:number", {}, "is a int; it must be a function"),
+        (
+            "own_policies:nothing",
+            {},
+            "policy 'own_policies:nothing': made a NoneType; it must make a function",
+        ),
+        (
+            "own_policies:broken",
+            {},
+            r"'own_policies:broken': raised RuntimeError: no battery \(test_registry.py:",
+        ),
+        ("builtins:dict", {"count": 3}, "policy 'builtins:dict'"),
+        ("uniform", {"count": "abc"}, "option count of policy 'uniform' is 'abc'; it must be a whole number"),
+        ("uniform", {"count": 2.5}, "option count of policy 'uniform' is 2.5; it must be a whole number"),
+        ("uniform", {"count": True}, "option count of policy 'uniform' is True; it must be a whole number"),
+        ("dual", {"tolerance": "tight"}, "option tolerance of policy 'dual' is 'tight'; it must be a number"),
+        ("dual", {"tolerance": float("nan")}, "policy 'dual': tolerance is nan; it must be 0 or more"),
+        ("ocean", {"compute_fraction": [1]}, "option compute_fraction of policy 'ocean' is"),
+        ("set-expansion", {"inner": 3}, "option inner of policy 'set-expansion' is 3; it must be a word"),
     ],
 )
 def test_a_wrong_name_or_option_is_one_clear_line(name, options, said):
@@ -61,6 +84,8 @@ def test_only_policies_that_ignore_the_radio_work_without_it():
         scheduling.find_unlimited_policy("dual")
     with pytest.raises(InputError, match="was given the options size; it has count"):
         scheduling.find_unlimited_policy("uniform", size=3)
+    with pytest.raises(InputError, match="option count of policy 'uniform' is 'abc'"):
+        scheduling.find_unlimited_policy("uniform", count="abc")
 
 
 def test_every_policy_of_the_contract_is_there():

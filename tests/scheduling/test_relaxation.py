@@ -1,8 +1,11 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from pmafl.scheduling.relaxation import Case, Prices, Relaxation
 from tests.problems import cell_problem
+from tests.rounding import ROUNDING
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +24,15 @@ def relaxations(trace):
     }
 
 
-def random_prices(relaxation, rng, one_band=False):
-    typical = relaxation.typical_prices(one_band)
+def random_prices(relaxation, rng):
+    typical = relaxation.typical_prices()
     return typical.filled(typical.flat() * rng.uniform(0.2, 1.5, typical.flat().size))
 
 
 @pytest.mark.parametrize("kind", ["any number of turns", "whole turns"])
-@pytest.mark.parametrize("one_band", [False, True])
-def test_the_slope_is_that_of_the_value(trace, kind, one_band):
+def test_the_slope_is_that_of_the_value(trace, kind):
     relaxation = relaxations(trace)[kind]
-    prices = random_prices(relaxation, np.random.default_rng(1), one_band)
+    prices = random_prices(relaxation, np.random.default_rng(1))
     _, slope = relaxation._rounded(prices, 30.0)
     flat = prices.flat()
     for index in range(flat.size):
@@ -47,9 +49,9 @@ def test_rounding_off_never_lowers_the_bound_and_vanishes(trace, kind):
         prices = random_prices(relaxation, rng)
         exact = relaxation.bound(prices)
         values = [relaxation._rounded(prices, width)[0] for width in (100.0, 10.0, 1e-3)]
-        assert values == sorted(values, reverse=True)
+        for wide, narrow in pairwise([*values, exact]):  # equal where no device is near its kink
+            assert wide >= narrow * (1 - ROUNDING)
         assert values[-1] == pytest.approx(exact, rel=1e-5)
-        assert values[-1] >= exact * (1 - 1e-12)
 
 
 def test_better_prices_lower_the_bound(trace):
@@ -58,7 +60,8 @@ def test_better_prices_lower_the_bound(trace):
     prices = relaxation.tighten(typical, (0.1, 0.01, 0.001))
     lowest = relaxation.bound(prices)
     rng = np.random.default_rng(3)
-    assert all(relaxation.bound(random_prices(relaxation, rng)) >= lowest for _ in range(200))
+    tried = [relaxation.bound(random_prices(relaxation, rng)) for _ in range(200)]
+    assert min(tried) >= lowest * (1 - ROUNDING)
     for factor in (0.9, 0.99, 1.01, 1.1):
         assert relaxation.bound(prices.filled(prices.flat() * factor)) >= lowest * (1 - 1e-3)
 

@@ -144,7 +144,8 @@ def test_a_run_without_learning_is_refused(make_run):
 
 def test_an_unfinished_run_is_refused(make_run):
     directory = make_run()
-    runs.truncate_lines(directory / "rounds.jsonl", 3)
+    lines = (directory / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    (directory / "rounds.jsonl").write_bytes(b"".join(lines[:3]))
     with pytest.raises(InputError, match=r"holds 3 of 5 rounds; finish it with pmafl run --resume"):
         assess(directory)
 
@@ -182,3 +183,19 @@ def test_bad_questions_are_answered_before_anything_is_measured(make_run, monkey
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
+
+
+def test_rounds_without_a_connection_are_rounds_without_samples(make_run, tmp_path):
+    gains = np.full((5, 6), 1e-7)
+    gains[:, 2] = gains[3, :] = 0
+    np.save(tmp_path / "outages.npy", gains)
+    run = make_run(
+        run__wireless="full",
+        policy__name="dual",
+        policy__options={},
+        cell__gain_trace=str(tmp_path / "outages.npy"),
+    )
+    assessment = assess(run, ["policy=steady"], points=2, probed=1)
+    for promise in assessment.promises:
+        assert promise.scheduled_share[3] == 0
+        assert 0 < promise.scheduled_share.max() < 1

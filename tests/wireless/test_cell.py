@@ -63,6 +63,14 @@ def test_a_trace_is_read_back_as_written(tmp_path, suffix):
     assert np.array_equal(load_trace(str(file), rounds=4, devices=3), gains[:4])
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".csv"])
+def test_a_gain_of_0_in_a_trace_means_no_connection(tmp_path, suffix):
+    gains = np.array([[0.0, 1e-8], [0.0, 0.0]])
+    file = tmp_path / f"trace{suffix}"
+    np.save(file, gains) if suffix == ".npy" else np.savetxt(file, gains, delimiter=",")
+    assert np.array_equal(load_trace(str(file), rounds=2, devices=2), gains)
+
+
 @pytest.mark.parametrize(
     ("gains", "line"),
     [
@@ -70,7 +78,11 @@ def test_a_trace_is_read_back_as_written(tmp_path, suffix):
         (np.ones(3), r"shape \(3,\)"),
         (np.ones((2, 3)), r"holds 2 rounds, but run.rounds = 4"),
         (np.where(np.eye(5, 3) > 0, np.nan, 1.0), r"gain nan in round 0, device 0"),
-        (np.zeros((5, 3)), r"gain 0.0 in round 0, device 0; must be greater than 0"),
+        (
+            np.full((5, 3), -1e-9),
+            r"gain -1e-09 in round 0, device 0; must be 0 \(no connection\) or a number",
+        ),
+        (np.full((5, 3), 1e-50), r"must be 0 \(no connection\) or a number from 1e-40 to 1e\+15"),
         (np.full((5, 3), "x"), r"needs \(rounds, 3\) numbers"),
     ],
 )
@@ -83,7 +95,31 @@ def test_a_wrong_trace_gives_one_clear_line(tmp_path, gains, line):
 def test_a_trace_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         load_trace(str(tmp_path / "none.csv"), 1, 1)
-    for name in ("text.csv", "text.npy"):
+    for name, line in (
+        ("text.csv", r"not a \.npy or CSV file of numbers"),
+        ("text.npy", r"not a readable \.npy file of plain numbers"),
+    ):
         (tmp_path / name).write_text("a,b\nc,d\n")
-        with pytest.raises(InputError, match=r"not a \.npy or CSV file of numbers"):
+        with pytest.raises(InputError, match=line):
             load_trace(str(tmp_path / name), 1, 2)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "1,2\n3\n", "1,2\n3,4,5\n", "\x00,1\n", "# only a remark\n"])
+def test_a_csv_trace_that_is_no_table_gives_one_clear_line(tmp_path, content):
+    (tmp_path / "trace.csv").write_text(content)
+    with pytest.raises(InputError) as error:
+        load_trace(str(tmp_path / "trace.csv"), 1, 2)
+    assert "\n" not in str(error.value)
+
+
+def test_a_csv_trace_beyond_the_limit_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    (tmp_path / "trace.csv").write_text("1e-8,1e-8\n" * 1000)
+    monkeypatch.setenv("PMAFL_MAX_GB", "1e-6")
+    with pytest.raises(InputError, match="set PMAFL_MAX_GB to more"):
+        load_trace(str(tmp_path / "trace.csv"), 1, 2)
+
+
+def test_a_trace_that_is_not_text_gives_one_clear_line(tmp_path):
+    (tmp_path / "trace.csv").write_bytes(b"\xff\xfe1,2\n")
+    with pytest.raises(InputError, match=r"not a \.npy or CSV file of numbers"):
+        load_trace(str(tmp_path / "trace.csv"), 1, 2)

@@ -14,37 +14,9 @@ from pmafl import runs
 from pmafl.display import summary_table
 from pmafl.errors import InputError
 from pmafl.plots import plot_run
+from pmafl.runs import files
 from pmafl.settings import load
-
-
-def contents(directory):
-    """Records and last checkpoint: all that must be equal to the bit."""
-    newest = sorted((directory / "checkpoint").glob("state-*"))[-1]
-    tensors = {path.name: runs.load_safetensors(path.read_bytes()) for path in [newest]}
-    tensors |= {
-        path.name: runs.load_safetensors(path.read_bytes())
-        for path in (directory / "checkpoint").glob("heads-*")
-    }
-    return (directory / "rounds.jsonl").read_bytes(), {
-        (name, key): value.tobytes() for name, found in tensors.items() for key, value in found.items()
-    }
-
-
-def run(directory, overrides, callbacks=()):
-    runs.create(directory, load("mnist", overrides))
-    return runs.execute(directory, callbacks)
-
-
-class Stop(Exception):
-    pass
-
-
-def stop_after(index):
-    def callback(world, record):
-        if record.round == index:
-            raise Stop
-
-    return callback
+from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after
 
 
 def test_training_that_diverges_is_recorded_and_shown(tmp_path, tiny):
@@ -79,7 +51,8 @@ def test_the_summary_agrees_with_the_records(tmp_path, tiny):
     assert summary["energy_per_device_round_j"] == pytest.approx(energy_j / (6 * 5))
     assert summary["final_accuracy"] == records[-1]["accuracy"]
     assert summary["best_accuracy"] == max(r["accuracy"] for r in records)
-    assert summary["scheduled_samples_per_round"] == sum(r["scheduled_samples"] for r in records) / 5
+    samples = sum(r["scheduled_samples"] for r in records)
+    assert summary["scheduled_samples_per_round"] == pytest.approx(samples / 5)
 
 
 @pytest.mark.parametrize("algorithm", ["pma", "fedavg", "local"])
@@ -140,26 +113,18 @@ def test_half_written_lines_are_dropped(tmp_path, tiny, tail):
     assert contents(tmp_path / "whole") == contents(tmp_path / "hurt")
 
 
-def test_lost_lines_are_computed_again(tmp_path, tiny):
-    run(tmp_path / "whole", tiny)
-    with pytest.raises(Stop):
-        run(tmp_path / "hurt", tiny, [stop_after(3)])
-    runs.truncate_lines(tmp_path / "hurt" / "rounds.jsonl", 1)
-    runs.execute(tmp_path / "hurt")
-    assert contents(tmp_path / "whole") == contents(tmp_path / "hurt")
-
-
 def test_a_full_disk_loses_nothing(tmp_path, tiny, monkeypatch):
     run(tmp_path / "whole", tiny)
-    write, calls = runs.write_atomically, []
+    write, calls = files.write_file, []
 
     def full(path, content):
         calls.append(path)
-        if len(calls) == 6:
+        if len(calls) == 8:
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(runs, "write_atomically", full)
+    monkeypatch.setattr(files, "write_file", full)
+    commit_every_round(monkeypatch)
     with pytest.raises(InputError, match=r"No space left.*--resume"):
         run(tmp_path / "hurt", tiny)
     monkeypatch.undo()
@@ -202,12 +167,18 @@ def test_writing_atomically_leaves_the_old_file_when_it_fails(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def lines(directory):
+    path = directory / "rounds.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.heavy
 def test_twenty_kills_in_a_row_change_nothing(tmp_path, tiny):
     settings = load("mnist", tiny | {"run.rounds": 250, "learning.batch_size": 8})
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def start_run(name):
-        code = f"from pmafl.runs import *; execute(Path({str(tmp_path / name)!r}))"
+        code = f"from pmafl import runs; runs.execute({str(tmp_path / name)!r})"
         return subprocess.Popen([sys.executable, "-c", code], env=environment)
 
     directory, moments = tmp_path / "killed", random.Random(0)
@@ -215,13 +186,13 @@ def test_twenty_kills_in_a_row_change_nothing(tmp_path, tiny):
     runs.create(directory, settings)
     assert start_run("whole").wait() == 0
     for _ in range(20):
-        before = runs.complete_lines(directory / "rounds.jsonl")
+        before = lines(directory)
         process = start_run("killed")
-        while process.poll() is None and runs.complete_lines(directory / "rounds.jsonl") <= before:
+        while process.poll() is None and lines(directory) <= before:
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 0.08))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert 20 <= runs.complete_lines(directory / "rounds.jsonl") < 250
+    assert 20 <= lines(directory) < 250
     assert start_run("killed").wait() == 0
     assert contents(tmp_path / "whole") == contents(directory)

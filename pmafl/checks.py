@@ -1,0 +1,50 @@
+"""Whether settings can run, found out before the first of many runs and without training.
+
+The world of each run is built without its learning side, which tells of names, options, sizes, traces and
+the deadline; each policy decides one round, since some look at their options only then; and the data that
+devices train with is read. What several settings have in common is looked at once.
+"""
+
+from collections.abc import Iterable
+
+from pmafl import data
+from pmafl.rounds import play
+from pmafl.settings import Settings
+from pmafl.world import wireless_world
+
+
+def check(several: Iterable[Settings], here: bool = True) -> None:
+    """Refuse settings that cannot run; `here`: they are to run on this machine, with its files and GPU."""
+    seen: set[str] = set()
+    own_data: dict[tuple[str, str], data.Dataset] = {}
+
+    def is_new(*facts: object) -> bool:
+        before = len(seen)
+        seen.add(repr(facts))
+        return len(seen) > before
+
+    for settings in several:
+        fleet, run, policy = settings.fleet, settings.run, settings.policy
+        place = settings.data.dataset, settings.data.directory
+        if settings.data.dataset not in data.KNOWN and place not in own_data:
+            own_data[place] = data.load(*place)
+        new_world = is_new(
+            settings.cell, fleet, settings.data, settings.learning, run.seed, run.rounds, run.wireless
+        )
+        new_policy = is_new(policy.name, policy.options, fleet.devices, run.wireless)
+        if new_world or new_policy:
+            world = wireless_world(settings, own_data.get(place))
+            if new_policy:
+                next(play(world))
+        if here and run.learning == "full" and is_new(place, settings.learning.device):
+            _check_training(settings)
+
+
+def _check_training(settings: Settings) -> None:
+    """What only a run that learns needs; torch is asked only where it alone can tell."""
+    if settings.data.dataset in data.KNOWN:
+        data.load(settings.data.dataset, settings.data.directory)
+    if settings.learning.device == "cuda":
+        from pmafl.learning.method import find_device
+
+        find_device("cuda")

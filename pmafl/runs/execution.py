@@ -1,0 +1,295 @@
+"""Making a run directory, and running it to its end from wherever it stands, under one lock.
+
+The result of a run that was interrupted, however and however often, is that of one that was not, to the bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmafl.devices import Devices, SimulatedDevices
+from pmafl.errors import InputError
+from pmafl.paths import keep, kept
+from pmafl.rounds import Callback, play, start
+from pmafl.runs import files
+from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints
+from pmafl.runs.identity import (
+    IDENTITY,
+    SETTINGS,
+    Identity,
+    check_settings,
+    make_longer,
+    new_identity,
+    read_identity,
+    settings_text,
+    with_rounds,
+    write_identity,
+)
+from pmafl.runs.journal import Journal
+from pmafl.runs.records import RECORDS, read_records
+from pmafl.runs.recovery import Recovered, recover
+from pmafl.runs.summary import SUMMARY, read_summary, summarise, write_summary
+from pmafl.settings import Settings, load, parse
+from pmafl.world import World, build_world, wireless_world
+
+Folder = str | os.PathLike[str]
+Begin = Callable[[World, int], None]  # hears of the number of rounds that are done already
+FEDERATION = "federation.json"  # in runs on real devices: the run's name, and what devices said of themselves
+
+
+def create(directory: Folder, settings: Settings) -> None:
+    """Make a new run directory that holds nothing but its settings and its name.
+
+    Settings that cannot run are refused before anything is written. A directory whose run never got to its
+    first round is taken again.
+    """
+    directory = Path(directory)
+    with _one_line(directory), _new_run(directory, settings):
+        pass
+
+
+def run(
+    directory: Folder,
+    settings: Settings,
+    callbacks: Iterable[Callback] = (),
+    *,
+    wait: bool = False,
+    again: bool = False,
+    begin: Begin | None = None,
+) -> dict[str, Any]:
+    """Make a run directory and run it to its end, as `create` and `execute`, but under one lock.
+
+    With `again`, a directory that already holds a run goes on; its settings must be these.
+    """
+    directory = Path(directory)
+    with _one_line(directory), _new_run(directory, settings, wait, again):
+        return _execute(directory, list(callbacks), None, begin)
+
+
+def execute(
+    directory: Folder,
+    callbacks: Iterable[Callback] = (),
+    wait: bool = False,
+    *,
+    rounds: int | None = None,
+    begin: Begin | None = None,
+) -> dict[str, Any]:
+    """Run what a run directory asks for, from where it stands to its end; return its summary.
+
+    A finished run is not run again, unless `rounds` makes it longer. Callbacks see every new round; `begin`
+    hears before the first one how many are done. With `wait`, a process that is still running the directory
+    is waited for, instead of being an error.
+    """
+    directory = Path(directory)
+    read_settings(directory)  # what is no run directory gets no lock
+    with _one_line(directory), files.locked(directory, wait):
+        return _execute(directory, list(callbacks), rounds, begin)
+
+
+def read_settings(directory: Folder) -> Settings:
+    """The settings of a run directory."""
+    path = Path(directory) / SETTINGS
+    if not path.is_file():
+        kept = f"; {IDENTITY} has a copy of it" if (Path(directory) / IDENTITY).is_file() else ""
+        raise InputError(f"{directory} is not a run directory: it has no {SETTINGS}{kept}")
+    return load(path)
+
+
+def read_budgets(directory: Folder) -> NDArray[np.float64]:
+    """Energy that each device may spend a round: as a federation's devices said, else as the settings say."""
+    path = Path(directory) / FEDERATION
+    if path.is_file():
+        try:
+            return np.array(json.loads(files.read_bytes(path))["fleet"]["budget_j"], dtype=np.float64)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error})") from None
+    return wireless_world(read_settings(directory)).fleet.budget_j
+
+
+def remains(directory: Path) -> str:
+    """The name of what a run that got to a round has left in a directory; empty if there is nothing."""
+    checkpoints = Checkpoints(directory / CHECKPOINT, new_identity(""))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if (directory / RECORDS).stat().st_size:
+            return RECORDS
+    if (directory / SUMMARY).exists():
+        return SUMMARY
+    with contextlib.suppress(NotADirectoryError):
+        return CHECKPOINT if checkpoints.rounds() or checkpoints.rounds("heads") else ""
+    return ""
+
+
+def identify(directory: Path, rounds: int | None = None) -> Identity:
+    """Whose a run directory is; refused if its settings are not those that the run began with.
+
+    `rounds` may make it longer. A directory that holds settings alone gets a name.
+    """
+    settings = read_settings(directory)
+    identity = read_identity(directory)
+    if identity is None:
+        if left := remains(directory):
+            raise InputError(
+                f"{directory} has {left} but no {IDENTITY}, which says whose it is: version 0.1 wrote none; "
+                f"go on with that version, or run it anew with pmafl run {directory} --out NEW"
+            )
+        identity = write_new(directory, settings)
+    check_settings(directory, identity, rounds)
+    if rounds is None or (rounds == settings.run.rounds and settings_text(directory) == identity.settings):
+        return identity
+    if rounds < settings.run.rounds:
+        raise InputError(
+            f"--rounds {rounds}: {directory} is a run of {settings.run.rounds} rounds; it can only be longer"
+        )
+    longer = parse(with_rounds(identity.settings, rounds)).run
+    wireless_world(settings.model_copy(update={"run": longer}))  # recorded channel gains may be too few
+    return make_longer(directory, identity, rounds)
+
+
+def carry_on(
+    directory: Path,
+    found: Recovered,
+    world: World,
+    devices: Devices,
+    callbacks: Iterable[Callback] = (),
+    *,
+    begin: Begin | None = None,
+    threads: int | None = None,
+    every_round: bool = False,
+) -> dict[str, Any]:
+    """Advance a run from where it was found to stand to its end; return its summary.
+
+    Args:
+        devices: who takes part.
+        threads: with which training runs here, to be the same when the run goes on.
+        every_round: whether no round may be lost, because devices remember one round back.
+    """
+    callbacks = list(callbacks)
+    fresh = start(world)
+    state = found.saved.restore(fresh) if found.saved else fresh
+    with Journal(directory, found, world.settings.run, threads, every_round) as journal:
+        if begin:
+            begin(world, state.round)
+        for state, record in play(world, devices, state):
+            journal.add(state, record)
+            for callback in callbacks:
+                callback(world, record)
+    summary = summarise(world, state, read_records(directory), journal.wall_time_s)
+    return write_summary(directory, summary, found.identity)
+
+
+def _execute(
+    directory: Path, callbacks: list[Callback], rounds: int | None, begin: Begin | None
+) -> dict[str, Any]:
+    before = read_settings(directory)
+    if rounds in (None, before.run.rounds) and (finished := read_summary(directory)) is not None:
+        return finished
+    if (directory / FEDERATION).is_file():
+        raise InputError(f"{directory} is a federation's run, and devices keep their heads: use flwr run")
+    found = recover(directory, identify(directory, rounds))
+    settings = read_settings(directory)
+    with _threads(directory, settings, found.threads) as threads:
+        world = build_world(settings)
+        _say_what_is_longer(directory, before, world, found.round)
+        devices = SimulatedDevices(world)
+        return carry_on(directory, found, world, devices, callbacks, begin=begin, threads=threads)
+
+
+@contextlib.contextmanager
+def _new_run(directory: Path, settings: Settings, wait: bool = False, again: bool = False) -> Iterator[None]:
+    """The lock of a directory with a new run in it, or `again` one with these settings.
+
+    A directory that is refused is not touched.
+    """
+    wireless_world(settings)
+    if not again:
+        _refuse_remains(directory)
+    try:
+        files.make_folder(directory)
+    except OSError as error:
+        raise InputError(f"{directory!s:.200}: cannot be written ({error.strerror})") from None
+    with files.locked(directory, wait):
+        if again and remains(directory):
+            if read_settings(directory) != kept(settings, directory):
+                raise InputError(f"{directory} holds a run with other settings")
+        else:
+            _refuse_remains(directory)  # whoever held the lock may have begun one
+            write_new(directory, settings)
+        yield
+
+
+def write_new(directory: Path, settings: Settings) -> Identity:
+    """Write settings and name of a new run, in place of one that never got to a round."""
+    for name in (FEDERATION, SETTINGS):  # settings come back last: with them the directory is a run
+        files.remove(directory / name)
+    files.sweep(directory)
+    identity = new_identity(keep(settings, directory).to_toml())
+    write_identity(directory, identity)
+    files.write_atomically(directory / SETTINGS, identity.settings.encode())
+    return identity
+
+
+def _refuse_remains(directory: Path) -> None:
+    if left := remains(directory):
+        if (directory / SETTINGS).exists():
+            raise InputError(
+                f"{directory} already holds a run; go on with --resume {directory}, or choose another --out"
+            )
+        raise InputError(f"{directory} has {left} of a run without {SETTINGS}; choose another --out")
+
+
+@contextlib.contextmanager
+def _one_line(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        on = f"; nothing is lost, go on with --resume {directory}" if (directory / SETTINGS).exists() else ""
+        raise InputError(f"{directory}: {error.strerror or error}{on}") from error
+
+
+@contextlib.contextmanager
+def _threads(directory: Path, settings: Settings, before: int | None) -> Iterator[int | None]:
+    """Train with as many threads as the run began with: sums of another number differ in their last bits."""
+    if settings.run.learning == "none":
+        yield None
+        return
+    import torch
+
+    here = torch.get_num_threads()
+    if before is None or before == here:
+        yield here
+        return
+    print(f"{directory}: goes on with {before} threads, as it began (here {here} are set)", file=sys.stderr)
+    torch.set_num_threads(before)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(here)
+
+
+def _say_what_is_longer(directory: Path, before: Settings, world: World, done: int) -> None:
+    """A longer run is the one that would have been long from the start, but for what is said here."""
+    was, rounds, policy = before.run.rounds, world.settings.run.rounds, before.policy
+    if rounds == was or not done:
+        return
+    if world.policy.plans or policy.hard_budget:
+        who = f"policy {policy.name}" if world.policy.plans else "policy.hard_budget"
+        print(
+            f"{directory}: {who} plans with the number of rounds, and {done} were decided for {was}: this "
+            f"is not what {rounds} rounds from the start would have given",
+            file=sys.stderr,
+        )
+    if done == was and before.run.learning == "full" and was % before.run.evaluate_every:
+        print(
+            f"{directory}: round {was} keeps its evaluation, which {rounds} rounds from the start would not "
+            "have made",
+            file=sys.stderr,
+        )

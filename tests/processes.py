@@ -1,0 +1,22 @@
+"""Waiting for things to happen, and looking who is still running."""
+
+import subprocess
+import time
+
+PATIENCE_S = 140  # for what takes two seconds on an idle machine
+
+
+def wait_until(condition):
+    limit = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.05)
+
+
+def running():
+    """Process ids and their process groups, without those that only wait to be buried."""
+    lines = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    found = (line.split() for line in lines)
+    return {int(pid): int(group) for pid, group, state in found if not state.startswith("Z")}

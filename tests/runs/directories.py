@@ -1,0 +1,42 @@
+"""Run directories of the small problem: made, stopped half-way, and compared."""
+
+import math
+
+from safetensors.numpy import load_file
+
+from pmafl import runs
+from pmafl.runs import journal
+from pmafl.settings import load
+
+
+def run(directory, overrides, callbacks=()):
+    return runs.run(directory, load("mnist", overrides), callbacks)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(index):
+    def callback(world, record):
+        if record.round == index:
+            raise Stop
+
+    return callback
+
+
+def commit_every_round(monkeypatch):
+    """Commit as often as the settings say, however little time has passed."""
+    monkeypatch.setattr(journal, "LEAST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(journal, "LARGEST_SHARE", math.inf)
+
+
+def contents(directory):
+    """Records, last state and all heads that it needs: all that must be equal to the bit."""
+    folder = directory / "checkpoint"
+    state = load_file(sorted(folder.glob("state-*.safetensors"))[-1])
+    tensors = {("state", name): value.tobytes() for name, value in state.items() if name != "head_rounds"}
+    for device, number in zip(state.get("head_devices", ()), state.get("head_rounds", ()), strict=True):
+        heads = load_file(folder / f"heads-{number:08d}.safetensors")
+        tensors["head", int(device)] = heads[str(device)].tobytes()
+    return (directory / "rounds.jsonl").read_bytes(), tensors
