@@ -21,7 +21,7 @@ def everyone() -> Plain:
             frontier.min_share, 2.0
         )  # above 1 nobody can take part, and infinity cannot divide
         order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
-        return allocate_fitting(problem, frontier, order, "all")
+        return allocate_fitting(problem, order, "all", frontier)
 
     return schedule
 
