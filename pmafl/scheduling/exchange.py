@@ -41,7 +41,7 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
 def write_decision(decision: Decision) -> str:
     """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled.
 
-    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody had to be dropped.
+    `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody was dropped.
     """
     answer: dict[str, Any] = {}
     for entry in fields(decision):

@@ -88,9 +88,9 @@ class Relaxation:
             channel_gain=gain.ravel(),
             queue_j=np.zeros(gain.size),
             upload_bits=np.tile(problem.upload_bits, rounds),
-            budget_j=np.nan,
-            rounds_since=np.inf,
-            last_loss=np.nan,
+            budget_j=np.array(np.nan),
+            rounds_since=np.array(np.inf),
+            last_loss=np.array(np.nan),
             energy_cap_j=np.tile(self.budget_j, rounds),  # not even a single round may cost more
         )
         self.frontier = frontiers(every_round).take(np.tile(np.arange(gain.size), len(cases)))

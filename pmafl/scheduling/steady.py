@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
@@ -24,7 +25,7 @@ LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0
 def steady() -> Policy:
     """The policy. Its state: planned prices, what each device may spend in all rounds, and what it has spent.
 
-    It decides a round like `dual`, with the price of a joule in samples where the queue would stand and V = 1.
+    It decides a round like `dual`, with the price of a joule in samples in the place of the queue, and V = 1.
     """
     plain = dual(TOLERANCE)
 
@@ -44,6 +45,9 @@ def steady() -> Policy:
 
 def start(outlook: Outlook) -> State:
     """The plan for a run."""
+    if np.isnan(outlook.budget_j).any():
+        device = int(np.isnan(outlook.budget_j).argmax())
+        raise InputError(f"device {device} has no energy budget; give every device its budget_j")
     return {
         "price": plan_prices(outlook),
         "budget_j": outlook.budget_j,

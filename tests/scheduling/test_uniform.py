@@ -45,7 +45,9 @@ def test_of_a_draw_that_does_not_fit_the_last_drawn_are_dropped(make_problem):
 
 
 def test_if_nobody_drawn_can_take_part_the_round_is_empty(make_problem):
-    decision = find_policy("uniform", count=2)(make_problem(channel_gain=np.zeros(2)), np.random.default_rng(0))
+    decision = find_policy("uniform", count=2)(
+        make_problem(channel_gain=np.zeros(2)), np.random.default_rng(0)
+    )
     assert decision.scheduled_devices == []
     assert decision.dropped_devices == [0, 1]
 
