@@ -84,7 +84,7 @@ def test_the_algorithm_keeps_a_model_of_each_devices_own(tiny):
 
 def test_the_channel_has_the_mean_it_says_and_stays_for_a_while():
     settings = load(
-        "mnist", WIRELESS | overrides("my_channels") | {"fleet.devices": 3000, "fleet.samples": 20}
+        "mnist", WIRELESS | overrides("my_channels") | {"fleet.devices": 3000, "fleet.samples": 10}
     )
     world = build_world(settings)
     factor = channel_gains(world) / world.channel.mean_gain
