@@ -53,7 +53,7 @@ def train(candidate: tuple[int, float, float], algorithm: str, rounds: int, seed
     state, curve = task.start(), []
     for index in range(rounds):
         chosen = stream(seed, "policy", index).choice(DEVICES, SCHEDULED, replace=False)
-        state, _ = task.advance(state, chosen, index)
+        state = task.advance(state, chosen, index)
         if (index + 1) % EVERY == 0 or index + 1 == rounds:
             metrics = task.evaluate(state)
             curve.append(

@@ -22,14 +22,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from pmafl import comparison, runs
-from pmafl.efficiency import best_possible, measure, run_wireless
+from pmafl.efficiency import best_possible, measure
 from pmafl.experiments.study import SPLITS, TUNING_SEEDS
+from pmafl.rounds import play, start
 from pmafl.scheduling.clairvoyant import Bound
-from pmafl.scheduling.dual import dual
-from pmafl.scheduling.pricing import PricedPolicy
-from pmafl.scheduling.steady import TOLERANCE, hold
 from pmafl.settings import load
-from pmafl.simulation import World, channel_gain, wireless_world
+from pmafl.wireless.channels import Channel
+from pmafl.world import World, channel_gains, outlook, wireless_world
 
 OUT = Path("runs/efficiency")
 REPORT_FILE = Path("docs/efficiency.md")
@@ -78,8 +77,9 @@ class Row:
 
 
 def with_future_prices(world: World, bound: Bound) -> World:
-    policy = PricedPolicy(dual(TOLERANCE), lambda outlook: hold(bound.energy_price, outlook))
-    return replace(world, policy=policy)
+    plan = world.policy.start
+    known = replace(world.policy, start=lambda outlook: {**plan(outlook), "price": bound.energy_price})
+    return replace(world, policy=known)
 
 
 def with_wrong_statistics(factor: Callable[[int], Any]) -> Callable[[World, Bound], World]:
@@ -87,8 +87,7 @@ def with_wrong_statistics(factor: Callable[[int], Any]) -> Callable[[World, Boun
 
     def change(world: World, bound: Bound) -> World:
         fleet = world.fleet
-        believed = replace(fleet, path_gain=fleet.path_gain * factor(fleet.devices))
-        return replace(world, fleet=believed, trace=trace(world))
+        return replace(world, fleet=replace(fleet, path_gain=fleet.path_gain * factor(fleet.devices)))
 
     return change
 
@@ -97,15 +96,12 @@ def with_absence(rounds: slice) -> Callable[[World, Bound], World]:
     """Every tenth device has no connection in some rounds, and nobody knows in advance."""
 
     def change(world: World, bound: Bound) -> World:
-        gain = trace(world)
+        gain, channel = channel_gains(world), world.channel
         gain[rounds, ::10] = 1e-30
-        return replace(world, trace=gain)
+        absent = Channel(channel.mean_gain, lambda state, index, rng: (gain[index], state), channel.law)
+        return replace(world, channel=absent)
 
     return change
-
-
-def trace(world: World) -> np.ndarray:
-    return np.stack([channel_gain(world, index) for index in range(world.settings.run.rounds)])
 
 
 STEADY = {"policy.name": "steady"}
@@ -185,9 +181,10 @@ def judge(results: Results, scenario: str, row: Row, seed: int) -> dict[str, flo
         world = row.change(world, bound)
         if row.own_bound:
             bound = bound_of(results, scenario, seed, world, row.name)
-        _ = world.energy_prices  # made once before the run: no part of a round's cost
+        plan = dict(world.policy.start(outlook(world)))  # once before the run: no part of a round's cost
+        first = replace(start(world), policy=plan)
         began_s = time.process_time()
-        records = run_wireless(world)
+        records = [record.to_dict() for _, record in play(world, state=first)]
         cpu_s = time.process_time() - began_s
         result = measure(world, records, bound)
         return {

@@ -29,7 +29,7 @@ from opponents import Case, Pfllib, Textbook, flower_round
 from torch.profiler import ProfilerActivity, profile
 
 from pmafl.learning.architecture import ARCHITECTURES
-from pmafl.learning.rounds import LearningState
+from pmafl.learning.method import LearningState
 from pmafl.learning.task import LearningTask
 
 CASES = [
@@ -68,14 +68,15 @@ class Pmafl:
     def __init__(self, case: Case, algorithm: str, precision: str = "fp32") -> None:
         learning = case.settings.learning.model_copy(update={"algorithm": algorithm, "precision": precision})
         self.case, self.task = case, LearningTask(learning, case.dataset(), case.partition(), seed=1)
-        start = self.task.start()
-        heads = (
-            {k: start.initial_head.clone() for k in range(case.devices)} if len(start.initial_head) else {}
-        )
-        self.state = LearningState(start.extractor, start.initial_head, heads)  # as late in a run
+        memory = self.task.method.memory
+        held = {
+            device: {name: value.clone() for name, value in memory.items()}
+            for device in range(case.devices if memory else 0)
+        }
+        self.state = LearningState(self.task.start().server, held)  # as late in a run
 
     def train(self) -> None:
-        self.state, _ = self.task.advance(self.state, self.case.chosen(), 0)
+        self.state = self.task.advance(self.state, self.case.chosen(), 0)
 
     def evaluate(self) -> None:
         self.task.evaluate(self.state)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
-from pmafl.scheduling import Decision, Outcome, ask, queues
+from pmafl.scheduling import Decision, Outcome, ask, begin, queues, tell
 from pmafl.scheduling.queues import QueueState
 from pmafl.settings import Settings
 from pmafl.streams import stream
@@ -61,12 +61,12 @@ class Record:
     """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured",
     or a loss that is no number any more: the training diverged.
 
-    `mean_energy_j` and `worst_energy_j` are energies per device and round, averaged from the start of the run:
-    over all devices, and of the device that spent most. `failed` are the scheduled devices whose update never
-    arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out. `dropped` are
-    those that a policy wanted although they could not take part, or did not fit the band together. `train_loss`
-    is measured in a device's first pass over its samples. `notes` are what only some devices can tell; in the
-    file they stand beside the others.
+    `mean_energy_j` and `worst_energy_j` are energies per device and round, averaged from the start of the
+    run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
+    never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
+    `dropped` are those that a policy wanted although they could not take part, or did not fit the band
+    together. `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
+    devices can tell; in the file they stand beside the others.
     """
 
     round: int
@@ -96,7 +96,8 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        return values | values.pop("notes")
+        notes: dict[str, Any] = values.pop("notes")
+        return values | notes
 
 
 def start(world: World) -> State:
@@ -122,11 +123,11 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
     devices.restore(state.devices)
     report = devices.report(state.round)
     problem = round_problem(world, state, report)
-    remembered = state.policy
+    name, remembered = world.settings.policy.name, state.policy
     if remembered is None:
-        remembered = dict(world.policy.start(outlook(world, report.fleet)))
+        remembered = begin(world.policy, outlook(world, report.fleet), name)
     rng = stream(world.settings.run.seed, "policy", state.round)
-    decision = ask(world.policy, problem, remembered, rng, world.settings.policy.name)
+    decision = ask(world.policy, problem, remembered, rng, name)
     learning, results = _train(world, devices, state, decision, report)
     decision = _charged(decision, results)
     outcome = _outcome(decision, results)
@@ -140,7 +141,7 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
         queues=queue,
         last_turn=np.where(outcome.delivered, state.round, state.last_turn),
         last_loss=np.where(np.isnan(outcome.loss), state.last_loss, outcome.loss),
-        policy=dict(world.policy.observe(remembered, problem, decision, outcome)),
+        policy=tell(world.policy, remembered, problem, decision, outcome, name),
         devices=devices.memory(),
         learning=learning,
     )
@@ -256,6 +257,7 @@ def _record(
     devices, queue = decision.scheduled_devices, after.queues
     arrived = np.flatnonzero(outcome.delivered)
     energy_j = queue.spent_j / after.round
+    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in METRICS}
     return Record(
         round=after.round - 1,
         scheduled=devices,
@@ -272,7 +274,7 @@ def _record(
         objective=decision.objective if world.settings.run.wireless == "full" else None,
         lower_bound=decision.lower_bound,
         gap=decision.gap,
-        **{name: _finite(getattr(metrics, name, None)) for name in METRICS},
+        **measured,
         failed=[device for device in devices if not outcome.delivered[device]],
         dropped=decision.dropped_devices,
         train_loss=[_finite(loss) for loss in outcome.loss[devices].tolist()] if after.learning else [],

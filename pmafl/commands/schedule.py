@@ -27,15 +27,19 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Decide one round: who takes part, with what share of the band, time, clock and power."""
-    from pmafl.scheduling import allocate_given, ask, find_policy
+    import numpy as np
+
+    from pmafl.scheduling import Outlook, allocate_given, ask, begin, find_policy
     from pmafl.scheduling.exchange import read_problem, write_decision
     from pmafl.scheduling.reasons import left_out
     from pmafl.streams import stream
 
-    decide = find_policy(policy, **assignments(option))
+    found = find_policy(policy, **assignments(option))
     round_problem, fixed = read_problem(_read(problem))
     if fixed is None:
-        decision = ask(decide, round_problem, stream(seed, "policy"), policy)
+        this_round = Outlook(round_problem, np.ones(1), round_problem.round + 1)  # there is no other
+        remembered = begin(found, this_round, policy)
+        decision = ask(found, round_problem, remembered, stream(seed, "policy"), policy)
     else:
         decision = allocate_given(round_problem, fixed, "fixed")
     if as_json:

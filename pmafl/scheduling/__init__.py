@@ -21,7 +21,7 @@ from typing import Any
 
 from pmafl.errors import InputError
 from pmafl.registry import Registry, check_options, make
-from pmafl.scheduling.checking import ask
+from pmafl.scheduling.checking import ask, begin, tell
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.everyone import choose_everyone, everyone
@@ -45,8 +45,10 @@ __all__ = [
     "allocate_fitting",
     "allocate_given",
     "ask",
+    "begin",
     "find_policy",
     "find_unlimited_policy",
+    "tell",
 ]
 
 POLICIES: Registry[Callable[..., Any]] = Registry(

@@ -6,16 +6,18 @@ for its last digits.
 """
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmafl.errors import InputError
 from pmafl.plugins import blaming
 from pmafl.scheduling.decision import Decision
-from pmafl.scheduling.policy import Policy, State
+from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
 from pmafl.wireless.problem import Array, Mask, RoundProblem
 
 ROUNDING = 1e-6  # what a limit may be exceeded by, as a part of it
@@ -30,12 +32,24 @@ _ARRAYS = (
 )
 
 
-def ask(
-    policy: Policy, problem: RoundProblem, state: State, rng: np.random.Generator, name: str
-) -> Decision:
+def ask(policy: Policy, problem: RoundProblem, state: State, rng: np.random.Generator, name: str) -> Decision:
     """The policy's decision, checked; `name` is what an error says."""
     with blaming(f"policy {name!r} in round {problem.round}"):
         return checked(policy.decide(problem, state, rng), problem)
+
+
+def begin(policy: Policy, outlook: Outlook, name: str) -> dict[str, NDArray[Any]]:
+    """The policy's state before the first round, checked."""
+    with blaming(f"policy {name!r} before the first round"):
+        return _state("start", policy.start(outlook))
+
+
+def tell(
+    policy: Policy, state: State, problem: RoundProblem, decision: Decision, outcome: Outcome, name: str
+) -> dict[str, NDArray[Any]]:
+    """The policy's state after a round, checked."""
+    with blaming(f"policy {name!r} in round {problem.round}"):
+        return _state("observe", policy.observe(state, problem, decision, outcome))
 
 
 def checked(answer: Any, problem: RoundProblem) -> Decision:
@@ -66,6 +80,21 @@ def checked(answer: Any, problem: RoundProblem) -> Decision:
         gap=None if answer.gap is None else _number("gap", answer.gap),
         dropped=dropped,
     )
+
+
+def _state(function: str, raw: Any) -> dict[str, NDArray[Any]]:
+    """What a checkpoint can save: arrays of numbers by name."""
+    if not isinstance(raw, Mapping):
+        raise InputError(f"{function} returned {_kind(raw)}; it must return a mapping from names to arrays")
+    state = {}
+    for name, value in raw.items():
+        known = isinstance(value, np.ndarray | np.generic | int | float)
+        if not isinstance(name, str) or not known or np.asarray(value).dtype.kind not in "bfiu":
+            raise InputError(
+                f"{function} returned {_kind(value)} as {name!r}; it must be an array of numbers"
+            )
+        state[name] = np.asarray(value)
+    return state
 
 
 def _mask(name: str, raw: Any, devices: int) -> Mask:

@@ -19,7 +19,7 @@ def everyone() -> Plain:
         frontier = frontiers(problem)
         share = np.minimum(frontier.min_share, 2.0)  # above 1 nobody takes part, however much above
         order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
-        return allocate_fitting(problem, frontier, order, "all")
+        return allocate_fitting(problem, order, "all", frontier)
 
     return schedule
 

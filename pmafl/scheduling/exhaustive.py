@@ -1,5 +1,7 @@
 """Every set there is: the optimum of the round problem, for few devices."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pmafl.allocation.frontier import frontiers
@@ -34,6 +36,7 @@ def exhaustive() -> Plain:
             if objectives[choice] < best_objective:
                 best, best_objective = allocation.only(choice), objectives[choice]
         assert best is not None  # the empty set is always feasible
-        return decide(problem, "exhaustive", best, float(best_objective))
+        decision = decide(problem, "exhaustive", best)
+        return replace(decision, lower_bound=decision.objective, gap=0.0)
 
     return schedule

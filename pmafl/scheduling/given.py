@@ -30,11 +30,15 @@ def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decis
     return _allocate(problem, frontier, scheduled, policy)
 
 
-def allocate_fitting(problem: RoundProblem, frontier: Frontier, wanted: Index, policy: str) -> Decision:
-    """Schedules as many of the wanted devices as fit, the first ones first; says who was dropped.
+def allocate_fitting(
+    problem: RoundProblem, wanted: Index, policy: str, frontier: Frontier | None = None
+) -> Decision:
+    """Schedules as many of the wanted devices as fit, the first ones first, and says who was dropped.
 
     Those who cannot take part even alone are dropped, then the last ones until the others fit the band.
+    `wanted` are device numbers; the frontiers of all devices need not be computed again where they are known.
     """
+    frontier = frontier or frontiers(problem)
     able = wanted[frontier.min_share[wanted] <= 1]
     fitting = int(np.searchsorted(np.cumsum(frontier.min_share[able]), 1.0, side="right"))
     scheduled, dropped = np.zeros((2, problem.devices), bool)

@@ -13,9 +13,8 @@ saved with every checkpoint, so a run that was stopped goes on as if it had not 
             return {"next": np.array(0)}
 
         def decide(self, problem, state, rng):
-            chosen = np.zeros(problem.devices, bool)
-            chosen[(state["next"] + np.arange(self.count)) % problem.devices] = True
-            return allocate_fitting(problem, chosen, "round-robin")
+            wanted = (state["next"] + np.arange(self.count)) % problem.devices
+            return allocate_fitting(problem, wanted, "round-robin")
 
         def observe(self, state, problem, decision, outcome):
             return {"next": (state["next"] + self.count) % problem.devices}
@@ -97,7 +96,7 @@ class Policy:
 
 
 def as_policy(made: Any, name: str) -> Policy:
-    """A policy from a plain function, or from anything that has `decide` and perhaps `start` and `observe`."""
+    """A policy from a plain function, or from what has `decide` and perhaps `start` and `observe`."""
     if isinstance(made, Policy):
         return made
     if callable(decide := getattr(made, "decide", None)):

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from pmafl.errors import InputError
 from pmafl.progress import Progress, ignore, report
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
@@ -25,7 +26,7 @@ LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0
 def steady() -> Policy:
     """The policy. Its state: planned prices, what each device may spend in all rounds, and what it has spent.
 
-    It decides a round like `dual`, with the price of a joule in samples where the queue would stand and V = 1.
+    It decides a round like `dual`, with the price of a joule in samples in the place of the queue, and V = 1.
     """
     plain = dual(TOLERANCE)
 
@@ -45,6 +46,9 @@ def steady() -> Policy:
 
 def start(outlook: Outlook) -> State:
     """The plan for a run."""
+    if np.isnan(outlook.budget_j).any():
+        device = int(np.isnan(outlook.budget_j).argmax())
+        raise InputError(f"device {device} has no energy budget; give every device its budget_j")
     return {
         "price": plan_prices(outlook, partial(report, "prices of energy")),
         "budget_j": outlook.budget_j,
@@ -78,7 +82,8 @@ def prices(state: State, rounds_done: int) -> Array:
     """
     planned_j = (int(state["rounds"]) - rounds_done) * state["budget_j"]
     left_j = np.maximum(state["total_j"] - state["spent_j"], LEAST_LEFT * state["total_j"])
-    return np.minimum(state["price"] * planned_j / left_j, LARGEST)  # nobody buys at either price
+    now: Array = np.minimum(state["price"] * planned_j / left_j, LARGEST)  # nobody buys at either price
+    return now
 
 
 def plan_prices(outlook: Outlook, progress: Progress = ignore) -> Array:
@@ -87,9 +92,6 @@ def plan_prices(outlook: Outlook, progress: Progress = ignore) -> Array:
     One price holds for the band of all rounds: among many devices it hardly moves from round to round. Then
     only each device's own channel matters, and equal devices have equal prices.
     """
+    from pmafl.scheduling.fluid import plan  # SciPy's special functions are slow to import
 
-    gain = np.outer(outlook.fading, outlook.problem.channel_gain)
-    relaxation = Relaxation(outlook.problem, gain, outlook.budget_j)
-    typical = relaxation.typical_prices(one_band=True)
-    planned: Array = relaxation.tighten(typical, WIDTHS).energy[0]
-    return planned
+    return plan(outlook.problem, outlook.fading, outlook.budget_j, progress).energy_price

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from pmafl.allocation.frontier import frontiers
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain
 from pmafl.scheduling.given import allocate_fitting
@@ -14,7 +13,7 @@ def uniform(count: int = 10) -> Plain:
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         drawn = choose_uniformly(problem.devices, rng, count)
-        return allocate_fitting(problem, frontiers(problem), drawn, "uniform")
+        return allocate_fitting(problem, drawn, "uniform")
 
     return schedule
 

@@ -258,3 +258,60 @@ def test_a_device_without_work_takes_no_more_than_it_needs(make_problem):
         samples=[0.0, 600.0], queue_j=[1e3, 1e-3], channel_gain=[1.0, 1e-8], upload_bits=1e4
     )
     assert everyone(problem).energy_j[0] < 1e-12
+
+
+def uneven(problems, seed):
+    """The same devices with uploads of different sizes, all smaller: they still fit."""
+    rng = np.random.default_rng(seed)
+    return [
+        replace(problem, upload_bits=problem.upload_bits * 10 ** rng.uniform(-3, 0, problem.devices))
+        for problem in problems
+    ]
+
+
+def test_uploads_of_different_sizes_agree_with_the_independent_solver():
+    problems = [p for p in uneven(feasible_problems(300, seed=20), 21) if p.devices > 1]
+    decisions = [everyone(problem) for problem in problems]
+    costs = np.array([weighted_energy(*pair) for pair in zip(problems, decisions, strict=True)])
+    devices = p6_reference.Devices.of(problems)
+    bounds = np.full(len(problems), -60.0), np.full(len(problems), 50.0)
+    optima = p6_reference.optima(devices, *bounds, steps=32)
+    assert len(problems) > 100
+    assert np.all(costs <= optima * (1 + 1e-6))
+    assert np.all(costs >= optima * (1 - 1e-6))
+    for problem, decision in zip(problems, decisions, strict=True):
+        assert decision.bandwidth_share.sum() <= 1 + 1e-9
+        assert np.all(transmit_power(problem, decision) <= problem.max_power_w * (1 + 1e-9))
+
+
+def test_equal_sizes_one_by_one_give_the_same_bits_as_one_number():
+    for problem in feasible_problems(30, seed=22):
+        number = float(problem.upload_bits[0])
+        one, each = (
+            everyone(replace(problem, upload_bits=bits))
+            for bits in (number, np.full(problem.devices, number))
+        )
+        for name in ("bandwidth_share", "compute_time_s", "upload_time_s", "power_w", "upload_energy_j"):
+            assert np.array_equal(getattr(one, name), getattr(each, name))
+
+
+def test_who_uploads_less_spends_less_and_leaves_band_to_the_others(make_problem):
+    both = make_problem(samples=[600, 600], upload_bits=[8e6, 8e6], bandwidth_hz=2e6)
+    small = everyone(replace(both, upload_bits=np.array([1e6, 8e6])))
+    equal = everyone(both)
+    assert equal.bandwidth_share[0] == pytest.approx(equal.bandwidth_share[1], rel=1e-6)
+    assert small.bandwidth_share[0] < small.bandwidth_share[1]
+    assert np.all(small.energy_j < equal.energy_j)
+
+
+def test_a_device_with_nothing_to_upload_among_others_needs_almost_nothing(make_problem):
+    """It sends a single bit, to say that it is done; the others do as well as without it."""
+    problem = make_problem(samples=[600, 600, 300], upload_bits=[0, 8e6, 4e6])
+    decision = everyone(problem)
+    assert decision.scheduled.all()
+    assert decision.bandwidth_share[0] < 1e-3
+    assert decision.upload_energy_j[0] < 1e-6
+    alone = everyone(part(problem, [1, 2]))
+    assert decision.energy_j[1:] == pytest.approx(alone.energy_j, rel=1e-3)
+    one_bit = everyone(replace(problem, upload_bits=np.array([1, 8e6, 4e6])))
+    assert np.array_equal(decision.energy_j, one_bit.energy_j)

@@ -12,7 +12,7 @@ CELL = {
     "bandwidth_hz": 1e7,
     "noise_w_per_hz": 3.98e-21,
     "deadline_s": 2.0,
-    "upload_bits": 8531968,
+    "upload_bits": 8531968,  # one number stands for every device
     "energy_coefficient": 5e-27,
     "local_iterations": 5,
     "tradeoff": 0.001,
@@ -52,6 +52,20 @@ def schedule(monkeypatch, capsys):
 
 
 @pytest.fixture
+def own_policy(monkeypatch, tmp_path):
+    """Writes a user's module; its file stands outside the package."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_policy_module", raising=False)
+
+    def write(code):
+        imports = "import numpy as np\nfrom pmafl.scheduling import allocate_given\n"
+        (tmp_path / "own_policy_module.py").write_text(imports + code)
+
+    yield write
+    sys.modules.pop("own_policy_module", None)
+
+
+@pytest.fixture
 def answer(schedule):
     def run(text, *options):
         code, out, err = schedule(text, "--json", *options)
@@ -73,6 +87,60 @@ def test_the_answer_keeps_the_contract(answer):
 @pytest.mark.parametrize("policy", ["set-expansion", "exhaustive", "ocean", "rs-wel", "all"])
 def test_every_policy_answers(answer, policy):
     assert answer(problem({}, {}), "--policy", policy)["policy"] == policy
+
+
+def test_devices_may_upload_different_amounts(answer):
+    found = answer(problem({"upload_bits": 4e6}, {}, {"upload_bits": 0}))
+    assert found["scheduled"] == [0, 1, 2]
+    energy_j = found["upload_energy_j"]
+    assert 0 <= energy_j[2] < energy_j[0] < energy_j[1]
+
+
+def test_one_number_stands_for_the_same_number_on_every_device(answer):
+    devices = [{}, {"channel_gain": 1e-9}]
+    alone = json.loads(problem(*[device | {"upload_bits": 8531968} for device in devices]))
+    del alone["upload_bits"]
+    assert answer(json.dumps(alone)) == answer(problem(*devices))
+
+
+def test_what_some_policies_want_to_know_may_stand_beside_the_cell_or_the_device(answer, own_policy):
+    text = problem(
+        {"rounds_since": 3}, {"last_loss": 0.5, "budget_j": 0.2}, round=7, last_loss=2.0, budget_j=0.1
+    )
+    own_policy(
+        "def known(problem, rng):\n"
+        "    assert problem.round == 7\n"
+        "    assert problem.rounds_since.tolist() == [3.0, np.inf]\n"
+        "    assert problem.last_loss.tolist() == [2.0, 0.5]\n"
+        "    assert problem.budget_j.tolist() == [0.1, 0.2]\n"
+        "    return allocate_given(problem, problem.last_loss > 1, 'known')\n"
+    )
+    assert answer(text, "--policy", "own_policy_module:known")["scheduled"] == [0]
+
+
+def test_a_policy_that_remembers_decides_as_in_its_first_round(answer, own_policy):
+    own_policy(
+        "class Next:\n"
+        "    def start(self, outlook):\n"
+        "        return {'next': np.array(outlook.rounds)}\n"
+        "    def decide(self, problem, state, rng):\n"
+        "        return allocate_given(problem, np.arange(problem.devices) == state['next'], 'next')\n"
+    )
+    assert answer(problem({}, {}, {}), "--policy", "own_policy_module:Next")["scheduled"] == [1]
+
+
+def test_steady_asks_for_budgets(schedule, answer):
+    code, _, err = schedule(problem({"budget_j": 1}, {}), "--policy", "steady")
+    assert code == 2
+    assert "device 1 has no energy budget; give every device its budget_j" in err
+    assert answer(problem({}, {}, budget_j=5.0), "--policy", "steady")["scheduled"] == [0, 1]
+
+
+def test_what_an_own_policy_raises_is_one_clear_line(schedule, own_policy):
+    own_policy("def broken(problem, rng):\n    return problem.samples / problem.nothing\n")
+    code, out, err = schedule(problem({}), "--policy", "own_policy_module:broken")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "policy 'own_policy_module:broken' in round 0: raised AttributeError" in err
 
 
 def test_options_and_seed_reach_the_policy(answer):
@@ -132,6 +200,11 @@ def test_a_long_table_is_cut_and_says_so(schedule):
             "a whole number of thousands of digits; 1e15 is the largest",
         ),
         (problem({}, deadline_s=0), "deadline_s is 0"),
+        (problem({"upload_bits": 0.5}), "upload_bits of device 0 is 0.5; it must be 0, or from 1 to 1e+15"),
+        (problem({"upload_bits": "all"}), 'devices[0].upload_bits is "all"; it must be a number'),
+        (problem({}, upload_bits=None), "devices[0].upload_bits is null"),
+        (problem({"rounds_since": 0}), "rounds_since of device 0 is 0; it must be 1 or more"),
+        (problem({}, round=-1), "round is -1"),
         (problem({}, local_iterations=0.5), "local_iterations is 0.5; it must be a whole number"),
         (problem({}, scheduled=[1]), "scheduled must be a list of different device numbers from 0 to 0"),
         (problem({}, scheduled=[0, 0]), "scheduled must be a list of different"),
@@ -150,7 +223,7 @@ def test_bad_input_is_one_clear_line(schedule, text, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--policy", "best"], "there is no policy 'best'"),
+        (["--policy", "best"], "policy.name = 'best': there is no such policy"),
         (["--policy", "exhaustive"], "exhaustive was given 17 devices; it takes at most 16"),
         (["--policy", "dual", "--option", "speed=1"], "policy 'dual' was given the options speed"),
         (["--policy", "uniform", "--option", "count=99"], "count of policy uniform is 99"),

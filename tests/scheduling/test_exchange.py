@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling import find_policy
 from pmafl.scheduling.exchange import read_problem, write_decision
+from pmafl.wireless.problem import COMMON_FIELDS
 
 CELL = {
     "bandwidth_hz": 1e7,
@@ -34,6 +35,14 @@ def test_a_problem_is_read_as_it_is_written():
     assert problem.work_cycles == pytest.approx([412_759_500] * 2)
     assert problem.energy_cap_j.tolist() == [np.inf, 2.0]
     assert fixed is None
+
+
+def test_upload_bits_are_one_number_or_one_per_device():
+    one, _ = read_problem(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"upload_bits": 5}]}))
+    assert one.upload_bits.tolist() == [8531968, 5]
+    cell = {name: value for name, value in CELL.items() if name != "upload_bits"}
+    with pytest.raises(InputError, match=r"devices\[1\] has no upload_bits"):
+        read_problem(json.dumps(cell | {"devices": [DEVICE | {"upload_bits": 5}, DEVICE]}))
 
 
 def test_a_scheduled_list_fixes_the_set():
@@ -65,7 +74,7 @@ number = st.one_of(
 
 @given(
     st.dictionaries(st.sampled_from([*CELL, "scheduled", "extra"]), number, max_size=3),
-    st.lists(st.dictionaries(st.sampled_from([*DEVICE, "energy_cap_j"]), number, max_size=3), max_size=4),
+    st.lists(st.dictionaries(st.sampled_from([*DEVICE, *COMMON_FIELDS]), number, max_size=3), max_size=4),
     st.sampled_from(["dual", "set-expansion", "exhaustive", "ocean", "rs-wel", "all"]),
 )
 def test_any_problem_gets_a_finite_answer_or_one_clear_line(cell, devices, name):

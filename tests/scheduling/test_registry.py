@@ -26,7 +26,7 @@ def broken(count=1):
 
 @pytest.fixture
 def own_policies(monkeypatch):
-    monkeypatch.setattr(scheduling, "_FUNCTIONS", dict(scheduling._FUNCTIONS))
+    monkeypatch.setattr(scheduling.POLICIES, "_entries", dict(scheduling.POLICIES._entries))
     module = types.ModuleType("own_policies")
     module.strongest, module.weakest, module.number = strongest, weakest, 3
     module.nothing, module.broken = (lambda: None), broken
@@ -36,8 +36,8 @@ def own_policies(monkeypatch):
 @pytest.mark.usefixtures("own_policies")
 def test_an_own_policy_works_by_name_and_by_path(make_problem):
     problem = make_problem(channel_gain=[1e-9, 1e-8, 1e-10])
-    scheduling.register("strongest", strongest)
-    scheduling.register("weakest", weakest)
+    scheduling.POLICIES.register("strongest", strongest)
+    scheduling.POLICIES.register("weakest", weakest)
     assert scheduling.find_policy("strongest")(problem, None).scheduled_devices == [1]
     assert scheduling.find_policy("own_policies:strongest")(problem, None).scheduled_devices == [1]
     assert scheduling.find_policy("weakest", count=2)(problem, None).scheduled_devices == [0, 2]
@@ -48,7 +48,8 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("dial", {}, "there is no policy 'dial'; choose set-expansion, dual"),
+        ("best", {}, "policy.name = 'best': there is no such policy; choose set-expansion, dual"),
+        ("daul", {}, "policy.name = 'daul': there is no such policy; did you mean 'dual'"),
         ("dual", {"tolerence": 1}, "policy 'dual' was given the options tolerence; it has tolerance"),
         ("all", {"count": 1}, "policy 'all' was given the options count; it has none"),
         ("no.such.module:policy", {}, "there is no module"),
@@ -89,6 +90,6 @@ def test_only_policies_that_ignore_the_radio_work_without_it():
 
 
 def test_every_policy_of_the_contract_is_there():
-    assert set(scheduling.names()) >= {
-        "set-expansion", "dual", "exhaustive", "ocean", "rs-wel", "uniform", "all"
+    assert set(scheduling.POLICIES) >= {
+        "set-expansion", "dual", "steady", "exhaustive", "ocean", "rs-wel", "uniform", "all"
     }  # fmt: skip

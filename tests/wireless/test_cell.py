@@ -3,7 +3,7 @@ import pytest
 
 from pmafl.errors import InputError
 from pmafl.settings import load
-from pmafl.wireless.cell import fade, fading_levels, load_trace, noise_w_per_hz, path_gain, place
+from pmafl.wireless.cell import distances, load_trace, noise_w_per_hz, path_gain, place
 
 CELL = load("mnist").cell
 
@@ -22,9 +22,12 @@ def test_path_loss_at_100_m_by_hand():
 
 
 def test_devices_are_uniform_in_the_square_and_never_too_close():
-    distance_m = place(CELL, 200_000, np.random.default_rng(0))
+    position_m = place(CELL, 200_000, np.random.default_rng(0))
+    assert np.abs(position_m).max() <= 250
+    assert position_m.mean(axis=1) == pytest.approx([0, 0], abs=2)
+    distance_m = distances(position_m)
     assert distance_m.min() >= CELL.min_distance_m
-    assert distance_m.max() <= 250 * np.sqrt(2)
+    assert distance_m == pytest.approx(np.sqrt((position_m**2).sum(axis=0)))
     # Mean distance from the centre of a square of side a: a (sqrt(2) + asinh(1)) / 6.
     assert distance_m.mean() == pytest.approx(500 * (np.sqrt(2) + np.arcsinh(1)) / 6, rel=5e-3)
     # The inscribed circle holds pi/4 of the square.
@@ -33,26 +36,7 @@ def test_devices_are_uniform_in_the_square_and_never_too_close():
 
 def test_placement_ends_where_the_smallest_distance_fills_most_of_the_cell():
     narrow = load("mnist", {"cell.min_distance_m": 250.0}).cell
-    assert place(narrow, 1000, np.random.default_rng(0)).min() >= 250
-
-
-def test_fading_is_exponential_with_mean_one():
-    gain = fade(CELL, 200_000, np.random.default_rng(0))
-    assert gain.mean() == pytest.approx(1, abs=0.01)
-    assert gain.var() == pytest.approx(1, abs=0.03)
-    assert (gain > 2).mean() == pytest.approx(np.exp(-2), abs=5e-3)
-
-
-def test_fading_levels_are_the_quantiles_of_the_fading():
-    drawn = np.sort(fade(CELL, 320_000, np.random.default_rng(0))).reshape(32, -1)
-    assert fading_levels(CELL, 32) == pytest.approx(np.median(drawn, axis=1), rel=0.05, abs=0.001)
-    still = CELL.model_copy(update={"fading": "none"})
-    assert np.all(fading_levels(still, 4) == 1)
-
-
-def test_fading_can_be_switched_off():
-    still = load("mnist", {"cell.fading": "none"}).cell
-    assert np.array_equal(fade(still, 3, np.random.default_rng(0)), np.ones(3))
+    assert distances(place(narrow, 1000, np.random.default_rng(0))).min() >= 250
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".csv"])

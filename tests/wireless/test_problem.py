@@ -31,7 +31,7 @@ def test_energy_caps_are_infinite_where_left_out(make_problem):
         ({"energy_cap_j": [-1]}, "energy_cap_j of device 0 is -1"),
         ({"max_power_w": [0]}, "max_power_w of device 0 is 0"),
         ({"upload_bits": [1.0, 2.0, 3.0]}, "upload_bits has shape"),
-        ({"upload_bits": 0.5}, "upload_bits of device 0 is 0.5; it must be 0, or from 1 to 1e+15"),
+        ({"upload_bits": 0.5}, "upload_bits of device 0 is 0.5; it must be 0, or from 1 to 1e\\+15"),
         ({"queue_j": [1e-50]}, "queue_j of device 0 is 1e-50; it must be 0 or a number from 1e-40"),
     ],
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pmafl.errors import InputError
 from pmafl.registry import Registry, make
 from pmafl.wireless.channels.base import Channel, Site, State, memoryless, middles
+from pmafl.wireless.channels.checking import checked
 from pmafl.wireless.channels.constant import constant
 from pmafl.wireless.channels.exponential import exponential
 from pmafl.wireless.channels.rician import rician
@@ -29,9 +30,11 @@ CHANNELS: Registry[Callable[..., Channel]] = Registry(
 def make_channel(site: Site, rounds: int) -> Channel:
     """The channel that the cell's settings name; a trace takes the place of its draws."""
     name = site.cell.channel
-    channel = make(CHANNELS.find(name), f"channel model {name!r}", (site,), site.cell.options)
+    what = f"channel model {name!r}"
+    channel = make(CHANNELS.find(name), what, (site,), site.cell.options)
     if not isinstance(channel, Channel):
         raise InputError(
             f"cell.channel = {name!r}: must return a Channel, but returned a {type(channel).__name__}"
         )
+    channel = checked(channel, site.devices, what)
     return follow(channel, site.cell.gain_trace, rounds) if site.cell.gain_trace else channel

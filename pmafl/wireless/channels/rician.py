@@ -48,4 +48,5 @@ def check_correlation(correlation: float) -> None:
 
 def _normal(rng: np.random.Generator, devices: int) -> Array:
     """One of the two parts of a complex normal of mean power 1."""
-    return rng.standard_normal(devices) * np.sqrt(0.5)
+    part: Array = rng.standard_normal(devices) * np.sqrt(0.5)
+    return part

@@ -1,8 +1,8 @@
 r"""Log-normal shadowing by walls and bodies, which moves slowly, under Rayleigh fading, which does not.
 
 With z a normal variable for each device, of correlation rho from round to round (Gudmundson's model: M.
-Gudmundson, "Correlation model for shadow fading in mobile radio systems", Electronics Letters 1991), and s the
-deviation in nepers of power,
+Gudmundson, "Correlation model for shadow fading in mobile radio systems", Electronics Letters 1991), and s
+the deviation in nepers of power,
 
 .. math:: h = \bar h \, e^{s z - s^2/2} \, F, \qquad F \sim \mathrm{Exp}(1), \qquad
           z_{t+1} = \rho \, z_t + \sqrt{1 - \rho^2} \, w_t .
@@ -46,17 +46,18 @@ def shadowing(
 
         if not fading:
             return factor(ndtri(middles(count)))
-        return _mixture(factor(ndtri(middles(NODES))), middles(count))
+        shadow, density = np.polynomial.hermite_e.hermegauss(NODES)
+        return _mixture(factor(shadow), density / density.sum(), middles(count))
 
     return Channel(site.path_gain, gains, law, start)
 
 
-def _mixture(mean: Array, level: Array) -> Array:
-    """Quantiles of an exponential variable whose mean is one of these, all equally likely."""
+def _mixture(mean: Array, likely: Array, level: Array) -> Array:
+    """Quantiles of an exponential variable whose mean is one of these, each as likely as said."""
     from scipy.optimize import brentq
 
     def miss(value: float, wanted: float) -> float:
-        return float(-np.expm1(-value / mean).mean() - wanted)
+        return float(likely @ -np.expm1(-value / mean) - wanted)
 
     highest = -np.log1p(-level.max()) * mean.max()  # at least this many are below it under every mean
     return np.array([brentq(miss, 0.0, highest, args=(wanted,)) for wanted in level])
