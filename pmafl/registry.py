@@ -1,5 +1,4 @@
-"""One table of names for each kind of thing that a stranger may add: policies, algorithms, channels, networks,
-data sets.
+"""One table of names for each kind of thing that a stranger may add, such as policies and channels.
 
 An entry is found by its name or at its path ``package.module:name``. Most entries are makers: called with
 what the program gives and the user's options they give the thing itself, and the options are checked against

@@ -19,7 +19,7 @@ from pmafl.scheduling import Decision, Outcome, ask, begin, queues, tell
 from pmafl.scheduling.queues import QueueState
 from pmafl.settings import Settings
 from pmafl.streams import stream
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless.problem import LARGEST, SMALLEST, Array, RoundProblem
 from pmafl.world import World, build_world, make_problem, outlook
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def round_problem(world: World, state: State, report: Report) -> RoundProblem:
         available=report.available,
         energy_cap_j=cap_j,
         rounds_since=np.where(state.last_turn < 0, np.inf, state.round - state.last_turn),
-        last_loss=state.last_loss,
+        last_loss=np.where(state.last_loss < SMALLEST, 0.0, np.minimum(state.last_loss, LARGEST)),
         round=state.round,
     )
 

@@ -16,7 +16,7 @@ from pmafl.streams import stream
 from pmafl.wireless.cell import distances, noise_w_per_hz, path_gain, place
 from pmafl.wireless.channels import Channel, Site, make_channel
 from pmafl.wireless.fleet import Fleet, build_fleet
-from pmafl.wireless.problem import Array, RoundProblem, usable_gain
+from pmafl.wireless.problem import Array, Mask, RoundProblem, usable_gain
 
 if TYPE_CHECKING:
     from pmafl.learning.method import Method
@@ -73,6 +73,7 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     policy = find(settings.policy.name, **settings.policy.options)
     method = task.method if task else None
     world = World(settings, fleet, position_m, costs, policy, channel, method, task)
+    _check_uploads(world)
     _check_deadline(world)
     return world
 
@@ -101,6 +102,13 @@ def _learning_side(
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
     return partition, task.method.workload, task
+
+
+def _check_uploads(world: World) -> None:
+    bits, devices = np.size(world.costs.upload_bits), world.fleet.devices
+    if np.ndim(world.costs.upload_bits) and bits != devices:
+        name = world.settings.learning.algorithm
+        raise InputError(f"algorithm {name!r}: gives upload sizes of {bits} devices; there are {devices}")
 
 
 def _check_deadline(world: World) -> None:
@@ -143,7 +151,7 @@ def outlook(world: World, fleet: Fleet | None = None) -> Outlook:
 
 
 def make_problem(
-    world: World, fleet: Fleet, gain: Array, queue_j: Array, **more: Array | int
+    world: World, fleet: Fleet, gain: Array, queue_j: Array, **more: Array | Mask | int
 ) -> RoundProblem:
     """The problem of a round with these devices, channels and queues; `more` are further fields of it."""
     settings = world.settings

@@ -24,10 +24,13 @@ def outages(tmp_path):
     return gains, {"fleet.devices": 6, "fleet.samples": 600, "cell.gain_trace": str(tmp_path / "outages.npy")}
 
 
-@pytest.mark.parametrize("policy", ["steady", "dual", "set-expansion", "exhaustive", "ocean", "rs-wel", "uniform", "all"])
+@pytest.mark.parametrize(
+    "policy", ["steady", "dual", "set-expansion", "exhaustive", "ocean", "rs-wel", "uniform", "all"]
+)
 def test_without_a_connection_nobody_is_scheduled(outages, policy):
     gains, changes = outages
-    world = build_world(wireless(**changes, policy__name=policy, run__rounds=8, **({"policy.options.count": 3} if policy == "uniform" else {})))
+    options = {"policy.options.count": 3} if policy == "uniform" else {}
+    world = build_world(wireless(**changes, policy__name=policy, run__rounds=8, **options))
     records = run_wireless(world)
     for record in records:
         assert np.all(gains[record["round"], record["scheduled"]] > 0)

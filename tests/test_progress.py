@@ -24,9 +24,10 @@ def test_short_work_shows_nothing_and_long_work_a_line_now_and_then(monkeypatch)
 
 
 def test_planning_tells_how_far_it_is():
+    from pmafl.simulation import outlook, wireless_world
+
     from pmafl.scheduling import find_policy
     from pmafl.settings import load
-    from pmafl.simulation import outlook, wireless_world
 
     world = wireless_world(load("mnist", {"policy.name": "steady", "fleet.devices": 30}))
     heard = []

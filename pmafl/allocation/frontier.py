@@ -171,7 +171,8 @@ def open_frontiers(problem: RoundProblem) -> Frontier:
     least_compute = fastest_time(problem) / deadline_s
     power_j = problem.max_power_w * deadline_s
     floor_j = problem.sent_bits * problem.noise_w_per_hz * LN2
-    able = problem.available & (least_compute <= 1) & (power_j * (1 - least_compute) * problem.channel_gain >= floor_j)
+    reaches = power_j * (1 - least_compute) * problem.channel_gain >= floor_j
+    able = problem.available & (least_compute <= 1) & reaches
     work_cycles = np.where(able, problem.work_cycles, 0.0)
     compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))

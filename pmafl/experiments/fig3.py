@@ -1,5 +1,7 @@
 """Figure 3: partial aggregation against its benchmarks on MNIST, without wireless limits."""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import lines, panels, shared_legend
@@ -7,7 +9,7 @@ from pmafl.experiments.study import ROUNDS_BETWEEN_EVALUATIONS, Curve, Scale, St
 
 DATASETS: tuple[str, ...] = ("mnist",)
 SCHEDULING = False
-ALGORITHMS = {
+ALGORITHMS: dict[str, dict[str, Any]] = {
     "pma": {"learning.algorithm": "pma"},
     "fedprox": {"learning.algorithm": "fedprox"},
     "fedavg": {"learning.algorithm": "fedavg"},

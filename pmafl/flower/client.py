@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from pmafl.flower.device import Device
-from pmafl.flower.heads import Head, HeadStore
+from pmafl.flower.heads import Arrays, Head, HeadStore
 from pmafl.flower.messages import (
+    NO_LOSS,
     Report,
     Score,
     is_sound,
     numbers_record,
-    payload_record,
-    read_extractor,
     read_order,
     read_task,
+    read_tensors,
     reply_to,
+    weights_record,
 )
 from pmafl.streams import stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 logger = logging.getLogger("flwr.pmafl")
 
@@ -61,11 +66,7 @@ def profile(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train from the extractor that came and the head that is here; send the extractor, keep the head."""
-    import torch
-
-    from pmafl.learning.rounds import train_device
-
+    """Train from what came and what is held here; send what the algorithm uploads, keep the rest."""
     task, order = read_task(message.content), read_order(message.content)
     device = Device(task, context)
     heads = HeadStore(context, task.run, device.state_directory)
@@ -78,45 +79,56 @@ def train(message: Message, context: Context) -> Message:
         order.deadline_s,
     )
     learning = device.learning_task()
-    fresh = learning.start()
-    (extractor,) = read_extractor(message.content, (fresh.extractor.cpu(),))
+    method = learning.method
+    received = read_tensors(message.content, method.received(method.start().server))
     stored = heads.load()
-    before = torch.from_numpy(stored.at_start_of(task.round)) if stored else fresh.initial_head
+    before = _tensors(stored.at_start_of(task.round), method.device) if stored else method.memory
     with device.metered() as meter:
-        payload, after = train_device(
-            learning.algorithm,
-            learning.engine,
-            extractor.to(learning.device),
-            before.to(learning.device),
+        trained = method.train(
+            device.number,
+            received,
+            before,
             learning.device_samples(0),
             stream(device.settings.run.seed, "batches", task.round, device.number),
-            learning.bits_per_parameter,
         )
-    if not (is_sound(payload) and is_sound((after,))):
-        raise Diverged("training gave values that are no numbers or exploded: the head stays as it was")
-    if len(after):
-        heads.save(Head(task.round, before.cpu().numpy(), after.cpu().numpy()))
+    if not is_sound({**trained.upload, **{f"held {name}": (v,) for name, v in trained.memory.items()}}):
+        raise Diverged("training gave values that are no numbers or exploded: all stays as it was")
+    if trained.memory:
+        heads.save(Head(task.round, _arrays(before), _arrays(trained.memory)))
     measured = meter.energy_j is not None
     report = Report(
         train_time_s=meter.time_s,
         compute_energy_j=meter.energy_j if meter.energy_j is not None else order.compute_energy_j,
         upload_energy_j=order.upload_energy_j,
         measured=int(measured),
+        train_loss=trained.loss if math.isfinite(trained.loss) else NO_LOSS,
     )
-    return reply_to(message, report=numbers_record(report), extractor=payload_record(payload))
+    return reply_to(message, report=numbers_record(report), weights=weights_record(trained.upload))
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Test the extractor that came with the head that is here."""
+    """Test the model that follows from what came and what is held here."""
+    from pmafl.learning.method import LearningState
+
     task = read_task(message.content)
     device = Device(task, context)
     learning = device.learning_task()
-    fresh = learning.start()
-    (extractor,) = read_extractor(message.content, (fresh.extractor.cpu(),))
+    method = learning.method
+    received = read_tensors(message.content, method.received(method.start().server))
     stored = HeadStore(context, task.run, device.state_directory).load()
-    heads = {0: stored.after} if stored else {}
-    metrics = learning.evaluate(fresh.restored(extractor.numpy(), heads))
+    held = {0: _tensors(stored.after, method.device)} if stored else {}
+    metrics = learning.evaluate(LearningState(received, held))
     if not math.isfinite(metrics.loss):
-        raise Diverged("the loss is no number: the extractor that came does not fit the head that is here")
+        raise Diverged("the loss is no number: what came does not fit what is held here")
     return reply_to(message, score=numbers_record(Score(metrics.accuracy, metrics.loss)))
+
+
+def _tensors(arrays: Arrays, place: Any) -> dict[str, Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(array).to(place) for name, array in arrays.items()}
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> Arrays:
+    return {name: values.cpu().numpy() for name, values in tensors.items()}

@@ -30,7 +30,7 @@ from pmafl.data.own import from_arrays, read_npz
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
 from pmafl.settings import parse
-from pmafl.simulation import World, channel_gain, split_data, wireless_world
+from pmafl.world import World, channel_gain, wireless_world
 
 if TYPE_CHECKING:
     from pmafl.learning.task import LearningTask
@@ -156,4 +156,4 @@ def _world(settings: str) -> World:
 def _split(settings: str) -> tuple[data.Dataset, data.Partition]:
     parsed = parse(settings)
     dataset = data.load(parsed.data.dataset, parsed.data.directory)
-    return dataset, split_data(parsed, dataset)
+    return dataset, data.split_data(parsed, dataset)

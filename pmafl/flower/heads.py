@@ -1,8 +1,8 @@
-"""A device's predictor, kept between rounds: in Flower's context, and on disk where there is a directory.
+"""What a device holds between rounds: in Flower's context, and on disk where there is a directory.
 
-The context is lost when a node restarts, the file is not. Both hold the same bytes: the head before and after
-the last round that the device trained in. A server that was killed asks for that round again; the device then
-starts from the head before it, and the answer is the same to the bit.
+The context is lost when a node restarts, the file is not. Both hold the same bytes: the device's tensors (for
+`pma` its head) before and after the last round that it trained in. A server that was killed asks for that
+round again; the device then starts from those before it, and the answer is the same to the bit.
 """
 
 import re
@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_safetensors
 from pmafl.errors import InputError
 from pmafl.runs import write_atomically
 
-Array = NDArray[np.float32]
+Arrays = dict[str, NDArray[Any]]
 RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what cannot lead out of a directory
 
 
@@ -30,14 +30,14 @@ class ServerTooOld(InputError):
 
 @dataclass(frozen=True)
 class Head:
-    """The head before and after `round`."""
+    """What a device held before and after `round`, by name."""
 
     round: int
-    before: Array
-    after: Array
+    before: Arrays
+    after: Arrays
 
-    def at_start_of(self, round_index: int) -> Array:
-        """The head with which a round begins; refused where it is not known any more."""
+    def at_start_of(self, round_index: int) -> Arrays:
+        """What a round begins with; refused where it is not known any more."""
         if self.round > round_index:
             raise ServerTooOld(
                 f"the server asks for round {round_index + 1}, but this device trained in round "
@@ -62,8 +62,9 @@ class HeadStore:
         return max(found, key=lambda head: head.round, default=None)
 
     def save(self, head: Head) -> None:
-        tensors = {"round": np.array([head.round]), "before": head.before, "after": head.after}
-        content = save_safetensors(tensors)
+        moments = {"before": head.before, "after": head.after}
+        tensors = {f"{when}/{name}": array for when, held in moments.items() for name, array in held.items()}
+        content = save_safetensors({"round": np.array([head.round]), **tensors})
         if self._file:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._file, content)
@@ -81,6 +82,10 @@ class HeadStore:
 def _unpack(content: bytes, where: str) -> Head:
     try:
         tensors = load_safetensors(content)
-        return Head(int(tensors["round"][0]), tensors["before"], tensors["after"])
+        return Head(int(tensors["round"][0]), _named(tensors, "before/"), _named(tensors, "after/"))
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{where}: damaged ({error}); delete it to start from the initial head") from None
+
+
+def _named(tensors: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pmafl.flower.messages import Order, Profile, Refused, Report, Score
-from pmafl.simulation import World
 from pmafl.wireless.problem import LARGEST, SMALLEST
+from pmafl.world import World
 
 BELIEVED_FACTOR = 1000.0  # by which a device may differ from the settings' fleet, upwards or downwards
 ENERGY_FACTOR = 10.0  # a counter sees a whole machine, the model its CPU alone
@@ -82,11 +82,10 @@ def limits_of(world: World, timeout_s: float) -> Limits:
         values = getattr(world.fleet, name)
         least, most = float(values.min()) / BELIEVED_FACTOR, float(values.max()) * BELIEVED_FACTOR
         declared[name] = (max(least, 1.0 if name == "samples" else SMALLEST), min(most, LARGEST))
-    strongest = world.fleet.path_gain if world.trace is None else world.trace
     return Limits(
         devices=world.fleet.devices,
         declared=declared,
-        most_gain=min(max(1.0, BELIEVED_FACTOR * float(strongest.max())), LARGEST),
+        most_gain=min(max(1.0, BELIEVED_FACTOR * float(world.channel.mean_gain.max())), LARGEST),
         energy_coefficient=world.settings.fleet.energy_coefficient,
         local_iterations=world.costs.charged_iterations,
         deadline_s=world.settings.cell.deadline_s,

@@ -7,6 +7,7 @@ gives back exactly what was asked for, or raises `Refused` with the reason.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,11 +15,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 if TYPE_CHECKING:
-    from pmafl.learning.quantise import Payload
+    from torch import Tensor
 
-PROFILE, ORDER, REPORT, SCORE, EXTRACTOR, TASK = "profile", "order", "report", "score", "extractor", "task"
+    from pmafl.learning.method import Upload as Weights
+
+PROFILE, ORDER, REPORT, SCORE, WEIGHTS, TASK = "profile", "order", "report", "score", "weights", "task"
 MOST = 1e15  # of any quantity here; what is possible is for `limits` to say
 MOST_PARAMETER = 1e4  # of a trained network in size; one above it has exploded, even if it is finite
+NO_LOSS = -1.0
 RAW = "raw"  # the bytes of an array and nothing else: no header, so an upload is Q/8 bytes
 
 
@@ -85,12 +89,14 @@ class Report:
         train_time_s: time that training took on its clock.
         compute_energy_j, upload_energy_j: energy used.
         measured: 1 if the compute energy was measured, 0 if it is the model's.
+        train_loss: in the first pass over its samples; `NO_LOSS` where the algorithm knows none.
     """
 
     train_time_s: float
     compute_energy_j: float
     upload_energy_j: float
     measured: int
+    train_loss: float
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Score:
 class Upload:
     """A device's part in a round, checked. `size_bytes` is all that the message holds."""
 
-    payload: Payload
+    weights: Weights
     report: Report
     size_bytes: int
 
@@ -143,44 +149,62 @@ def read_score(content: RecordDict) -> Score:
     return _numbers(_only(content, SCORE), Score)
 
 
-def read_upload(content: RecordDict, like: Payload) -> Upload:
+def read_upload(content: RecordDict, like: Weights) -> Upload:
     """An upload with the form of `like` and values that a network can have."""
     size_bytes = sum(record.count_bytes() for record in content.values())
-    report = _numbers(_only(content, REPORT, EXTRACTOR), Report)
-    return Upload(read_extractor(content, like), report, size_bytes)
+    report = _numbers(_only(content, REPORT, WEIGHTS), Report)
+    return Upload(read_weights(content, like), report, size_bytes)
 
 
-def payload_record(payload: Payload) -> ArrayRecord:
-    """Tensors as they are, byte for byte."""
-    arrays = [tensor.cpu().numpy() for tensor in payload]
-    return ArrayRecord({str(i): Array(a.dtype.str, a.shape, RAW, a.tobytes()) for i, a in enumerate(arrays)})
+def weights_record(weights: Weights) -> ArrayRecord:
+    """Tensors as they are, byte for byte, under their names."""
+    arrays = {
+        f"{name}/{i}": part.cpu().numpy() for name, parts in weights.items() for i, part in enumerate(parts)
+    }
+    return ArrayRecord({key: Array(a.dtype.str, a.shape, RAW, a.tobytes()) for key, a in arrays.items()})
 
 
-def read_extractor(content: RecordDict, like: Payload) -> Payload:
-    """The payload in a message, if it has the form of `like` and values that a network can have."""
+def tensors_record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    """The server's tensors, unrounded."""
+    return weights_record({name: (values,) for name, values in tensors.items()})
+
+
+def read_weights(content: RecordDict, like: Weights) -> Weights:
+    """What a message holds, if it has the form of `like` and values that a network can have."""
     import torch
 
-    record = content.array_records.get(EXTRACTOR) or ArrayRecord()
-    if set(record) != {str(i) for i in range(len(like))}:
-        raise Refused(f"its extractor must be {len(like)} arrays")
-    tensors = []
-    for index, expected in enumerate(like):
-        array, dtype = record[str(index)], expected.numpy().dtype
-        form, needed = (array.stype, array.dtype, array.shape), (RAW, dtype.str, tuple(expected.shape))
-        if form != needed or len(array.data) != expected.numel() * dtype.itemsize:
-            raise Refused(f"its extractor is {form} in {len(array.data)} bytes; must be {needed}")
-        tensors.append(torch.from_numpy(np.frombuffer(array.data, dtype).copy()))
-    payload = tuple(tensors)
-    if not is_sound(payload):
-        raise Refused(f"its extractor has values that are not finite, or beyond {MOST_PARAMETER:g}")
-    return payload
+    record = content.array_records.get(WEIGHTS) or ArrayRecord()
+    expected = _parts(like)
+    if set(record) != set(expected):
+        raise Refused(f"its weights are {sorted(record)!s:.80}; must be {sorted(expected)!s:.80}")
+    tensors = {}
+    for key, part in expected.items():
+        array, dtype = record[key], part.cpu().numpy().dtype
+        form, needed = (array.stype, array.dtype, array.shape), (RAW, dtype.str, tuple(part.shape))
+        if form != needed or len(array.data) != part.numel() * dtype.itemsize:
+            raise Refused(f"its {key} is {form} in {len(array.data)} bytes; must be {needed}")
+        tensors[key] = torch.from_numpy(np.frombuffer(array.data, dtype).copy())
+    weights = {name: tuple(tensors[f"{name}/{i}"] for i in range(len(parts))) for name, parts in like.items()}
+    if not is_sound(weights):
+        raise Refused(f"its weights have values that are not finite, or beyond {MOST_PARAMETER:g}")
+    return weights
 
 
-def is_sound(payload: Payload) -> bool:
+def read_tensors(content: RecordDict, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The server's tensors in a message, if they have the form of `like`."""
+    weights = read_weights(content, {name: (values,) for name, values in like.items()})
+    return {name: values.to(like[name].device) for name, (values,) in weights.items()}
+
+
+def is_sound(weights: Weights) -> bool:
     """Whether all parameters are numbers that a network can have: neither NaN nor exploded."""
     from pmafl.learning.quantise import decode
 
-    return bool((decode(payload).abs() <= MOST_PARAMETER).all())
+    return all(bool((decode(parts).abs() <= MOST_PARAMETER).all()) for parts in weights.values())
+
+
+def _parts(weights: Weights) -> dict[str, Tensor]:
+    return {f"{name}/{i}": part for name, parts in weights.items() for i, part in enumerate(parts)}
 
 
 def reply_to(message: Message, **records: Any) -> Message:
@@ -203,6 +227,6 @@ def _numbers(record: MetricRecord, kind: type[Numbers]) -> Numbers:
         whole = names[name] == "int"
         if not isinstance(value, int if whole else int | float) or not math.isfinite(value):
             raise Refused(f"its {name} is {value!r:.40}; must be a number")
-        if not 0 <= value <= MOST:
+        if not 0 <= value <= MOST and (name, value) != ("train_loss", NO_LOSS):
             raise Refused(f"its {name} is {value:g}; must be from 0 to {MOST:g}")
     return kind(**values)

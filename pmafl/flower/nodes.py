@@ -22,9 +22,9 @@ from pmafl.errors import NoAnswer
 from pmafl.flower.conduct import Conduct
 from pmafl.flower.limits import Limits
 from pmafl.flower.messages import (
-    EXTRACTOR,
     ORDER,
     TASK,
+    WEIGHTS,
     Order,
     Profile,
     Refused,
@@ -32,13 +32,13 @@ from pmafl.flower.messages import (
     Task,
     Upload,
     order_record,
-    payload_record,
     read_profile,
     read_score,
     read_upload,
     task_record,
+    tensors_record,
 )
-from pmafl.learning.quantise import Payload
+from pmafl.learning.method import Upload as Weights
 
 logger = logging.getLogger("flwr.pmafl")
 QUERY = f"{MessageType.QUERY}.profile"
@@ -97,27 +97,29 @@ class Nodes:
         round_index: int,
         orders: Mapping[int, Order],
         profiles: Mapping[int, Profile],
-        extractor: Tensor,
-        like: Payload,
+        server: Mapping[str, Tensor],
+        form: Callable[[int], Weights],
     ) -> dict[int, Upload]:
-        """Have devices train, each by its order; give what arrived in time, can be, and has `like`'s form."""
-        parameters = payload_record((extractor,))
+        """Have devices train, each by its order; give what arrived in time, can be, and has its form."""
+        parameters = tensors_record(server)
         contents = {
-            device: RecordDict({ORDER: order_record(order), EXTRACTOR: parameters})
+            device: RecordDict({ORDER: order_record(order), WEIGHTS: parameters})
             for device, order in orders.items()
         }
 
         def read(device: int, content: RecordDict) -> Upload:
-            upload = read_upload(content, like)
+            upload = read_upload(content, form(device))
             self._limits.check_report(upload.report, profiles[device], orders[device])
             return upload
 
         return self._ask(round_index, MessageType.TRAIN, contents, read)
 
-    def evaluate(self, round_index: int, devices: list[int], extractor: Tensor) -> dict[int, Score]:
+    def evaluate(
+        self, round_index: int, devices: list[int], server: Mapping[str, Tensor]
+    ) -> dict[int, Score]:
         """Have devices test their model, and give the answers."""
-        parameters = payload_record((extractor,))
-        contents = {device: RecordDict({EXTRACTOR: parameters}) for device in devices}
+        parameters = tensors_record(server)
+        contents = {device: RecordDict({WEIGHTS: parameters}) for device in devices}
         return self._ask(round_index, MessageType.EVALUATE, contents, self._read_score)
 
     def _profiles(self, round_index: int) -> dict[int, Profile]:

@@ -18,10 +18,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
-from pmafl.flower.federation import Federation, name_run
+from pmafl.flower.federation import Federation, make_method, name_run
 from pmafl.paths import kept
+from pmafl.rounds import Record
 from pmafl.settings import Settings, load, parse_assignment
-from pmafl.simulation import Record, World, wireless_world
+from pmafl.world import World, wireless_world
 
 logger = logging.getLogger("flwr.pmafl")
 app = ServerApp()
@@ -47,11 +48,10 @@ def run(grid: Grid, config: Mapping[str, Any]) -> dict[str, Any]:
             if (finished := runs.read_summary(directory)) is not None:
                 return finished
             found = runs.recover(directory, runs.identify(directory), one_round_back=True)
-            world = replace(wireless_world(settings), settings=settings)
+            world = replace(wireless_world(settings), settings=settings, method=make_method(settings))
             federation = Federation(grid, world, directory, float(config["grace-s"]), float(config["wait-s"]))
-            return runs.carry_on(
-                directory, found, world, federation.start(), federation.advance, [_say], every_round=True
-            )
+            federation.gather()
+            return runs.carry_on(directory, found, world, federation, [_say], every_round=True)
     except OSError as error:
         raise InputError(f"{directory}: {error.strerror or error}; go on with the same flwr run") from error
 

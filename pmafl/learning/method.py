@@ -7,6 +7,7 @@ functions serve the simulator and real devices.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any
@@ -30,6 +31,7 @@ from pmafl.settings import LearningSettings
 from pmafl.streams import stream
 
 Tensors = checking.Tensors
+Arrays = Mapping[str, NDArray[Any]]
 Upload = dict[str, Payload]  # what goes over the air, by name
 
 
@@ -43,11 +45,11 @@ class LearningState:
     server: Tensors
     devices: dict[int, Tensors] = field(default_factory=dict)
 
-    def restored(self, server: Mapping[str, Array], held: Mapping[int, Mapping[str, Array]]) -> LearningState:
+    def restored(self, server: Arrays, held: Mapping[int, Arrays]) -> LearningState:
         """The state with other tensors, from a checkpoint's arrays."""
         place = next((values.device for values in self.server.values()), torch.device("cpu"))
 
-        def tensors(arrays: Mapping[str, Array]) -> Tensors:
+        def tensors(arrays: Arrays) -> Tensors:
             return {name: torch.from_numpy(values).to(place) for name, values in arrays.items()}
 
         return LearningState(tensors(server), {device: tensors(named) for device, named in held.items()})

@@ -36,7 +36,6 @@ class LearningTask:
         _check(dataset, partition)
         self.seed = seed
         self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
-        _check_devices(self.method, len(partition.train))
         model = self.method.model
         layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
@@ -110,12 +109,6 @@ def _same(one: LearningState, other: LearningState) -> bool:
 
 def _same_server(one: LearningState, other: LearningState) -> bool:
     return one.server is other.server or not (one.server or other.server)
-
-
-def _check_devices(method: Method, devices: int) -> None:
-    bits = method.workload.upload_bits
-    if not isinstance(bits, int) and len(bits) != devices:
-        raise InputError(f"{method.blamed}: gives upload sizes of {len(bits)} devices; there are {devices}")
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pmafl.devices import Devices, SimulatedDevices
 from pmafl.errors import InputError
 from pmafl.paths import keep, kept
-from pmafl.rounds import Callback, play, start
+from pmafl.rounds import Callback, advance, start
 from pmafl.runs import files
 from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints
 from pmafl.runs.identity import (
@@ -173,12 +173,14 @@ def carry_on(
         every_round: whether no round may be lost, because devices remember one round back.
     """
     callbacks = list(callbacks)
-    fresh = start(world)
-    state = found.saved.restore(fresh) if found.saved else fresh
+    state = start(world)
+    if found.saved:
+        state = found.saved.restore(state)
     with Journal(directory, found, world.settings.run, threads, every_round) as journal:
         if begin:
             begin(world, state.round)
-        for state, record in play(world, devices, state):
+        while state.round < world.settings.run.rounds:
+            state, record = advance(world, devices, state)
             journal.add(state, record)
             for callback in callbacks:
                 callback(world, record)

@@ -14,9 +14,7 @@ the settings and must give one.
 
 import functools
 import inspect
-import typing
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 from pmafl.errors import InputError

@@ -19,11 +19,12 @@ def everyone() -> Plain:
         frontier = frontiers(problem)
         share = np.minimum(frontier.min_share, 2.0)  # above 1 nobody takes part, however much above
         order = np.argsort(share / np.maximum(problem.samples, SMALLEST), kind="stable")
+        order = order[problem.available[order]]
         return allocate_fitting(problem, order, "all", frontier)
 
     return schedule
 
 
-def choose_everyone(devices: int, rng: np.random.Generator) -> Index:
-    """Everybody, without looking at the radio."""
-    return np.arange(devices)
+def choose_everyone(problem: RoundProblem, rng: np.random.Generator) -> Index:
+    """Everybody who can be reached, without looking at the radio."""
+    return np.flatnonzero(problem.available)

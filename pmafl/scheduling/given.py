@@ -53,12 +53,14 @@ def _allocate(problem: RoundProblem, frontier: Frontier, scheduled: Mask, policy
     return decide(problem, policy, joint(frontier, sets, energy_weights(problem.queue_j, sets)))
 
 
-def allocate_without_limits(policy: str, choose: Callable[[int, np.random.Generator], Index]) -> Plain:
+def allocate_without_limits(
+    policy: str, choose: Callable[[RoundProblem, np.random.Generator], Index]
+) -> Plain:
     """The policy that schedules whom `choose` takes, with no radio, no clock and no energy to count."""
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         scheduled = np.zeros(problem.devices, bool)
-        scheduled[choose(problem.devices, rng)] = True
+        scheduled[choose(problem, rng)] = True
         nothing = np.zeros(problem.devices)
         objective = -float(problem.value[scheduled].sum())
         return Decision(

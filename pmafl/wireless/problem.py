@@ -134,7 +134,7 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
     if value.shape != shape:
         raise InputError(f"{name} has shape {value.shape}; it must be {shape or 'a single number'}")
     if name == "available":
-        return value.astype(bool)  # type: ignore[return-value]
+        return value.astype(bool)
     allowed, right = _allowed(name, value)
     if not allowed.all():
         at = int(np.argmin(allowed))

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
+from pmafl.learning.rounds import LearningState
+from pmafl.simulation import build_world
 from safetensors.numpy import load_file
 
 from pmafl import runs
 from pmafl.flower import client
-from pmafl.learning.rounds import LearningState
-from pmafl.simulation import build_world
 
 
 @dataclass

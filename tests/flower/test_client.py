@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from pmafl.learning.rounds import train_device
+from pmafl.simulation import build_world
 
 from pmafl.data import load as load_data
 from pmafl.flower import client
 from pmafl.flower.heads import HeadStore
 from pmafl.flower.messages import Order, Task, order_record, payload_record, task_record
-from pmafl.learning.rounds import train_device
 from pmafl.learning.workload import workload
 from pmafl.settings import load
-from pmafl.simulation import build_world
 from pmafl.streams import stream
 
 ORDER = Order(2.0, 1e9, 0.3, 0.1, 1.0, 1.0, 0.5, 0.25)

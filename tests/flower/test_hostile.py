@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
+from pmafl.scheduling.pricing import Outlook
 
 from pmafl import runs
 from pmafl.errors import InputError
 from pmafl.flower.conduct import FIRST_ROUNDS_ASIDE
 from pmafl.flower.heads import HeadStore
 from pmafl.scheduling import queues
-from pmafl.scheduling.pricing import Outlook
 from pmafl.scheduling.steady import hold
 from pmafl.wireless.problem import LARGEST
 from tests.flower.memory_grid import MemoryGrid, final_state

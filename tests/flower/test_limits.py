@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from pmafl.simulation import round_problem, start, wireless_world
 
 from pmafl.flower.limits import BELIEVED_FACTOR, ENERGY_FACTOR, limits_of
 from pmafl.flower.messages import (
@@ -25,7 +26,6 @@ from pmafl.flower.messages import (
 )
 from pmafl.learning.quantise import decode, encode
 from pmafl.settings import load
-from pmafl.simulation import round_problem, start, wireless_world
 
 FUZZED = 6000
 ORDER = Order(2.0, 5e8, 0.1, 0.2, 1.0, 1.0, 0.5, 0.2)

@@ -4,13 +4,13 @@ from dataclasses import fields
 import numpy as np
 import pytest
 from flwr.app import Array, Error, Message, MetricRecord
+from pmafl.simulation import Record
 
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
 from pmafl.flower.federation import FederationRecord
 from pmafl.plots import plot_run
 from pmafl.settings import load
-from pmafl.simulation import Record
 from pmafl.theory.assessment import assess
 from tests.flower.memory_grid import MemoryGrid, final_state, replay
 

@@ -1,7 +1,5 @@
 """Networks and an algorithm as a user would write them, good and bad."""
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from pmafl.learning.algorithms import Algorithm, split_model
