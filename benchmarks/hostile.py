@@ -194,6 +194,10 @@ round is over.
 |---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
+One seed. Under the mean the four do not add up: who claims 999 times its samples has 98% of the weight, so
+that the change scaled by 1000 arrives as about one honest change. What the mean makes of each attack alone is
+not shown here.
+
 Made by `python benchmarks/hostile.py`. What is refused stands in `pmafl/flower/limits.py`, who is set aside
 for how long in `pmafl/flower/conduct.py`, the rules in `pmafl/learning/aggregation.py`.
 """

@@ -12,7 +12,7 @@ from pmafl.errors import InputError
 from pmafl.plots import plot_run
 from pmafl.settings import load
 from tests.conftest import tiny_overrides
-from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after
+from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after, unseal
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +183,8 @@ def contents_without(directory, path):
 
 
 def test_a_directory_of_version_0_1_is_refused_unless_finished(stopped):
-    path = stopped / "rounds.jsonl"
     records = runs.read_records(stopped)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    unseal(stopped)
     (stopped / "run.json").unlink()
     assert runs.read_records(stopped) == records
     with pytest.raises(InputError, match=r"no run\.json.*version 0\.1.*pmafl run .* --out NEW"):

@@ -11,6 +11,7 @@ from pmafl.theory import replay
 from pmafl.theory.assessment import assess
 from pmafl.theory.picture import draw_bound
 from pmafl.theory.promise import PRINTED, SOUND
+from tests.runs.directories import unseal
 
 SAMPLES = 156  # 26 of each device of the tiny problem
 
@@ -110,6 +111,7 @@ def strip(directory):
 @pytest.mark.parametrize("change", [change_settings, change_rounds, damage, strip])
 def test_what_was_measured_on_another_run_is_not_used(make_run, monkeypatch, change):
     directory = make_run()
+    unseal(directory)  # as version 0.1 wrote them: else the change itself is refused
     assess(directory, points=2, probed=1)
     change(directory)
     monkeypatch.setattr(replay, "measure", no_training)
@@ -153,6 +155,7 @@ def test_an_unfinished_run_is_refused(make_run):
 @pytest.mark.parametrize("scheduled", ["[99]", "[-1]", '"all"', "null", '["0"]'])
 def test_a_record_with_impossible_devices_is_named(make_run, scheduled):
     directory = make_run()
+    unseal(directory)
     lines = (directory / "rounds.jsonl").read_text().splitlines()
     lines[1] = f'{{"scheduled": {scheduled}}}'
     (directory / "rounds.jsonl").write_text("\n".join(lines) + "\n")
