@@ -60,7 +60,10 @@ def test_help_is_fast():
         (["compare", "--vary", "policy=dual,dual"], "twice"),
         (["settings", "--set", "cell"], "'cell': must be KEY=VALUE"),
         (["settings", "--set", f"run.rounds={'9' * 5000}"], "a whole number of thousands of digits"),
-        (["settings", "--set", f"run.rounds=0x{'f' * 6000}"], "run.rounds: has a whole number of thousands of digits"),
+        (
+            ["settings", "--set", f"run.rounds=0x{'f' * 6000}"],
+            "run.rounds: has a whole number of thousands of digits",
+        ),
         (["run", "--policy", "uniform", "--set", "policy.options.count=abc"], "must be a whole number"),
         (["run", "--set", b"policy.options.a=\xff"], "policy.options.a = '\\udcff': must be text in UTF-8"),
         (["run", "--set", b"\xff=1"], "must be text in UTF-8"),
