@@ -17,6 +17,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from pmafl import data, runs
+from pmafl.brief import brief
 from pmafl.flower.messages import Order, Profile, Task, Upload
 from pmafl.flower.nodes import Nodes
 from pmafl.learning.algorithms import find_algorithm
@@ -31,6 +32,7 @@ from pmafl.wireless.fleet import Fleet
 from pmafl.wireless.problem import RoundProblem
 
 
+@brief
 @dataclass(frozen=True)
 class FederationRecord(Record):
     """A round with real devices. Lists follow `scheduled`, with None for devices that failed.
