@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
 from pmafl.simulation import World, advance, channel_gain, outlook, start
 from pmafl.wireless.problem import Array
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Efficiency:
     """A run against its bound.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmafl import data, plugins
+from pmafl.brief import brief
 from pmafl.data import Partition
 from pmafl.errors import InputError
 from pmafl.learning.workload import Workload, workload
@@ -39,6 +40,7 @@ METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
 Callback = Callable[["World", "Record"], None]
 
 
+@brief
 @dataclass(frozen=True)
 class World:
     """What stays fixed in a run.
@@ -71,6 +73,7 @@ class World:
             return self.policy.prices(outlook(self))
 
 
+@brief
 @dataclass(frozen=True)
 class State:
     """What the next round needs: its number, the energy queues, the weights (None without learning)."""
@@ -80,6 +83,7 @@ class State:
     learning: LearningState | None
 
 
+@brief
 @dataclass(frozen=True)
 class Record:
     """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured",

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from pmafl import data, runs
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.flower.conduct import Conduct, Offence
 from pmafl.flower.limits import DECLARED, limits_of
@@ -40,6 +41,7 @@ from pmafl.wireless.problem import RoundProblem
 UNIFORM_COUNT: int = signature(uniform).parameters["count"].default
 
 
+@brief
 @dataclass(frozen=True)
 class FederationRecord(Record):
     """A round with real devices. Lists follow `scheduled`, with None for devices that failed.

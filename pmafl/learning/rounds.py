@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm
 from pmafl.learning.engine import Engine
@@ -22,6 +23,7 @@ from pmafl.learning.quantise import Payload, encode
 Array = NDArray[np.float32]
 
 
+@brief
 @dataclass(frozen=True)
 class LearningState:
     """What the next round needs.

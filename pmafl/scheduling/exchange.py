@@ -30,8 +30,10 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
     if not isinstance(devices, list) or not devices:
         raise InputError("devices must be a list of at least one device")
     required = [name for name in _DEVICE_FIELDS if name not in _DEFAULTS]
+    known = set(required)
     for index, device in enumerate(devices):
-        _check_keys(device, f"devices[{index}]", required, _DEFAULTS)
+        if type(device) is not dict or device.keys() != known:  # the quick way for a million good ones
+            _check_keys(device, f"devices[{index}]", required, _DEFAULTS)
     cell: dict[str, Any] = {name: _number(raw[name], name) for name in CELL_FIELDS}
     problem = RoundProblem(**cell, **{name: _column(devices, name) for name in _DEVICE_FIELDS})
     return problem, _fixed_set(raw["scheduled"], problem.devices) if "scheduled" in raw else None
@@ -66,9 +68,10 @@ def _check_keys(raw: Any, where: str, required: Collection[str], optional: Colle
 
 def _column(devices: list[dict[str, Any]], name: str) -> Any:
     default = _DEFAULTS.get(name)
-    return np.array(
-        [_number(device.get(name, default), f"devices[{i}].{name}") for i, device in enumerate(devices)]
-    )
+    values = [device.get(name, default) for device in devices]
+    if set(map(type, values)) <= {float}:
+        return np.array(values)
+    return np.array([_number(value, f"devices[{i}].{name}") for i, value in enumerate(values)])
 
 
 def _number(value: Any, where: str) -> float:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.scheduling.decision import Decision, Policy
 from pmafl.wireless.problem import Array, RoundProblem
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """What the server knows before the first round.

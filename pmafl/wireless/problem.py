@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import numpy.typing as npt
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 
 Array = npt.NDArray[np.float64]
@@ -30,6 +31,7 @@ CELL_FIELDS = (
 )
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class RoundProblem:
     """One round: the cell, the task, and one entry per device in every array.
