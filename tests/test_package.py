@@ -92,7 +92,8 @@ def test_nothing_prints_a_screen():
 
 def test_a_repr_says_what_matters():
     settings = pmafl.load_settings("mnist", {"run.learning": "none", "run.rounds": 2, "run.seed": 5})
-    assert (
+    expected = "Settings(dataset='mnist', devices=100, policy='set-expansion', rounds=2, seed=5)"
+    assert repr(settings) == expected
         repr(settings) == "Settings(dataset='mnist', devices=100, policy='set-expansion', rounds=2, seed=5)"
     )
     record, *_ = pmafl.simulate(settings)
