@@ -27,6 +27,8 @@ from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_effic
 LARGEST_EFFICIENCY = 300.0
 # Even with nothing to compute; it keeps digits in 1 - s.
 LEAST_COMPUTE = 1e-9
+# Part of an energy cap that is left unused: where the energy rises steeply, rounding must not lead beyond it.
+CAP_MARGIN = 1e-10
 BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 
@@ -213,7 +215,7 @@ def _start(frontier: Frontier, end_share: Array) -> Array:
 
 def _end_within_cap(frontier: Frontier) -> Array:
     """Where the energy, which rises all along the frontier, meets its cap."""
-    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300))
+    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300)) - CAP_MARGIN
 
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)

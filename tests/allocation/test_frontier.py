@@ -74,6 +74,18 @@ def test_a_cap_on_energy_moves_the_end(problems):
         assert np.all(np.isinf(impossible.min_share))
 
 
+def test_whoever_can_keep_within_a_cap_takes_part_within_it(problems):
+    for problem in problems[:12]:
+        free = module.frontiers(problem)
+        start = module.point(free, free.log_start).energy_j
+        end = module.point(free, free.log_end).energy_j
+        for part_of_way in np.linspace(0.02, 0.98, 15):
+            cap_j = start * (end / start) ** part_of_way
+            frontier = module.frontiers(replace(problem, energy_cap_j=cap_j))
+            assert (frontier.min_share[end > 1.001 * start] <= 1).all()
+            assert (module.point(frontier, frontier.log_end).energy_j <= cap_j * (1 + 1e-12)).all()
+
+
 def test_who_cannot_take_part_has_an_infinite_minimum(make_problem):
     problem = make_problem(samples=[600, 6000, 600], channel_gain=[1e-8, 1e-8, 0.0])
     assert np.isinf(module.frontiers(problem).min_share).tolist() == [False, True, True]
