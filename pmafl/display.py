@@ -21,18 +21,35 @@ from rich.table import Table
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics, show
+from pmafl.progress import Listener, listening
 from pmafl.settings import Settings
 from pmafl.simulation import Callback, Record, World
+
+PATIENCE_S = 2.0  # until work that nobody sees says how far it is, and between two such lines
 
 
 @contextmanager
 def watching(settings: Settings, console: Console) -> Iterator[Callback]:
-    """Show rounds as they happen."""
+    """Show rounds as they happen, and how far work between them is that takes long."""
     if console.is_terminal:
         with _live(settings, console) as watch:
             yield watch
     else:
-        yield _plain(console)
+        with listening(patiently(lambda line: console.print(line, highlight=False))):
+            yield _plain(console)
+
+
+def patiently(show: Callable[[str], None]) -> Listener:
+    """Shows how far work is as a line now and then, beginning when it has taken longer than 2 s."""
+    shown_s: dict[str, float] = {}
+
+    def listener(work: str, part: float) -> None:
+        now_s = time.monotonic()
+        if now_s - shown_s.setdefault(work, now_s) >= PATIENCE_S:
+            shown_s[work] = now_s
+            show(f"{work}: {part:.0%}")
+
+    return listener
 
 
 def _plain(console: Console) -> Callback:
@@ -68,7 +85,8 @@ def _live(settings: Settings, console: Console) -> Iterator[Callback]:
             progress.update(task, completed=record.round + 1)
             live.update(Group(progress, table))
 
-        yield watch
+        with listening(patiently(lambda line: live.update(Group(progress, line)))):
+            yield watch
 
 
 def _facts(world: World, record: Record) -> dict[str, str]:

@@ -153,6 +153,18 @@ def frontiers(problem: RoundProblem) -> Frontier:
 
     Where nothing is uploaded there is none: whoever computes in time needs no band, and `unit_share` is 0.
     """
+    frontier = open_frontiers(problem)
+    if problem.upload_bits > 0:
+        for block in blocks(problem.devices):
+            set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
+    return frontier
+
+
+def open_frontiers(problem: RoundProblem) -> Frontier:
+    """The same without their ends, most of the work: they reach beyond the limits of band, power and energy.
+
+    `min_share` is 0 but where a device can never take part.
+    """
     devices, deadline_s = problem.devices, problem.deadline_s
     least_compute = fastest_time(problem) / deadline_s
     power_j = problem.max_power_w * deadline_s
@@ -162,22 +174,19 @@ def frontiers(problem: RoundProblem) -> Frontier:
     compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
     least_compute = np.where(able, np.maximum(least_compute, LEAST_COMPUTE), 0.25)
-    frontier = Frontier(
-        unit_share=problem.upload_bits * LN2 / (problem.bandwidth_hz * deadline_s),
+    unit_share = problem.upload_bits * LN2 / (problem.bandwidth_hz * deadline_s)
+    return Frontier(
+        unit_share=unit_share,
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
         upload_j=upload_j,
         power_j=power_j,
         least_compute=least_compute,
         energy_cap_j=problem.energy_cap_j,
-        log_start=np.zeros(devices),
-        log_end=np.zeros(devices),
-        end_log_price=np.zeros(devices),
+        log_start=np.full(devices, np.log(unit_share) if unit_share > 0 else 0.0),
+        log_end=np.full(devices, np.log(LARGEST_EFFICIENCY)),
+        end_log_price=np.full(devices, np.inf),
         min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
     )
-    if problem.upload_bits > 0:
-        for block in blocks(devices):
-            _set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
-    return frontier
 
 
 def blocks(devices: int) -> list[slice]:
@@ -185,13 +194,22 @@ def blocks(devices: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, devices)) for start in range(0, devices, BLOCK)]
 
 
-def _set_ends(frontier: Frontier) -> None:
+def power_end(frontier: Frontier) -> Array:
+    """log(y) at full power after computing at full clock: no frontier reaches further."""
+    largest = largest_efficiency(frontier.power_j * (1 - frontier.least_compute) / frontier.upload_j)
+    return np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
+
+
+def set_ends(frontier: Frontier) -> None:
     """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
-    longest_upload = 1 - frontier.least_compute
-    largest = largest_efficiency(frontier.power_j * longest_upload / frontier.upload_j)
-    frontier.log_end[:] = np.log(np.clip(largest, 1e-30, LARGEST_EFFICIENCY))
+    frontier.log_end[:] = power_end(frontier)
+    frontier.log_start[:] = _start(frontier, point(frontier, frontier.log_end).share)
+    limit_energy(frontier)
+
+
+def limit_energy(frontier: Frontier) -> None:
+    """Moves ends back to where the energy meets its cap, and fills in what follows from the ends."""
     end = point(frontier, frontier.log_end)
-    frontier.log_start[:] = _start(frontier, end.share)
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))

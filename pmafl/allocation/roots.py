@@ -12,7 +12,12 @@ SMALL_STEP, SMALL_VALUE = 1e-8, 1e-6
 
 
 def rising_root(
-    residual: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, start: Array
+    residual: Callable[[Array], tuple[Array, Array]],
+    low: Array,
+    high: Array,
+    start: Array,
+    small_step: float = SMALL_STEP,
+    small_value: float = SMALL_VALUE,
 ) -> Array:
     """Where each residual, rising in its own variable, is zero, or the nearer end of its bracket.
 
@@ -20,6 +25,7 @@ def rising_root(
         residual: gives value, of the order of 1, and slope (positive) for an array of arguments.
         low, high: bracket, one entry per function.
         start: first guess.
+        small_step, small_value: after such a step of Newton's method from such a value the search ends.
     """
     at = np.clip(start, low, high)
     low_tried = high_tried = np.zeros(at.shape, bool)
@@ -31,13 +37,13 @@ def rising_root(
         low_tried, high_tried = low_tried | below, high_tried | above
         newton, middle = at - value / slope, (low + high) / 2
         # Between inflections Newton's method may run in circles: its steps must halve every second time.
-        circling = low_tried & high_tried & (np.abs(newton - at) > np.maximum(before_last / 2, SMALL_STEP))
+        circling = low_tried & high_tried & (np.abs(newton - at) > np.maximum(before_last / 2, small_step))
         good = (newton >= low) & (newton <= high) & ~circling
         end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
         step = np.where(good, newton, np.where(circling, middle, end))
         before_last, last = last, np.abs(step - at)
         at = step
         rounding = 4e-15 * (1 + np.abs(at))
-        if np.all(last <= np.where(good & (np.abs(value) < SMALL_VALUE), SMALL_STEP, rounding)):
+        if np.all(last <= np.where(good & (np.abs(value) < small_value), small_step, rounding)):
             break
     return at

@@ -33,14 +33,17 @@ def efficiency(
 
     from rich.console import Console
 
+    from pmafl.display import patiently
     from pmafl.efficiency import best_possible, measure, run_wireless
+    from pmafl.progress import listening
     from pmafl.settings import load
     from pmafl.simulation import wireless_world
 
     overrides = assignments(set_) | ({"policy.name": policy} if policy else {})
     world = wireless_world(load(source, overrides))
     recorded = not overrides and (Path(source) / "rounds.jsonl").is_file()
-    records = _recorded(world, Path(source)) if recorded else run_wireless(world)
+    with listening(patiently(Console(stderr=True, highlight=False).print)):
+        records = _recorded(world, Path(source)) if recorded else run_wireless(world)
     result = measure(world, records, best_possible(world))
     if json_:
         typer.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))

@@ -47,7 +47,7 @@ class Prices:
     Attributes:
         energy: of a joule, shape (cases, devices).
         turn: of taking part (at most) or not taking part (at least), shape (cases, devices).
-        band: of the band, one entry a round, or a single one for the band of all rounds together.
+        band: of the band, one entry a round.
     """
 
     energy: Array
@@ -93,19 +93,19 @@ class Relaxation:
         self.able = (self.frontier.min_share <= 1).reshape(self.shape)
         self._log_y = (self.frontier.log_start + self.frontier.log_end) / 2
 
-    def typical_prices(self, one_band: bool = False) -> Prices:
+    def typical_prices(self) -> Prices:
         """Prices of the right order of magnitude: the units that all others are measured in."""
         cases, rounds, devices = self.shape
         middle_j = self._at(self._log_y)[0].mean(axis=1)
         energy = self.samples / np.maximum(middle_j, self.budget_j / rounds)
         turn = np.broadcast_to(self.samples, (cases, devices))
-        return Prices(energy, turn, np.full(1 if one_band else rounds, 10 * self.samples.mean()))
+        return Prices(energy, turn, np.full(rounds, 10 * self.samples.mean()))
 
     def bound(self, prices: Prices) -> float:
         """Samples that no schedule of these rounds can exceed."""
         gain, _, _ = self._respond(prices)
         value = np.maximum(gain, 0).sum(axis=1) + self._priced_limits(prices)
-        return float(value.max(axis=0).sum() + self.shape[1] * prices.band.mean())
+        return float(value.max(axis=0).sum() + prices.band.sum())
 
     def turns_taken(self, prices: Prices, width: float) -> Array:
         """In how many rounds each device takes part at these prices, with the kink rounded off."""
@@ -120,7 +120,7 @@ class Relaxation:
             prices: where to start.
             widths: how much the kink is rounded off, as parts of a device's samples, one after another.
         """
-        unit = self.typical_prices(prices.band.size == 1).flat()
+        unit = self.typical_prices().flat()
         scale = self.samples.sum()
         flat = np.maximum(prices.flat() / unit, SMALLEST)
 
@@ -149,18 +149,16 @@ class Relaxation:
         part = expit(gain / width)  # of a round in which the device takes part
         case_width = CASE_WIDTH * width
         case_part = softmax(value / case_width, axis=0)
-        rounds, band_prices = self.shape[1], prices.band.size
-        total = case_width * logsumexp(value / case_width, axis=0).sum() + rounds * prices.band.mean()
+        total = case_width * logsumexp(value / case_width, axis=0).sum() + prices.band.sum()
         energy = case_part * (self.budget_j - (part * energy_j).sum(axis=1))
         turn = case_part * self.sign * (part.sum(axis=1) - self.turns)
         used = (case_part[:, None, :] * part * share).sum(axis=(0, 2))
-        band = rounds / band_prices - used.reshape(band_prices, -1).sum(axis=1)
-        return float(total), Prices(energy, turn, band).flat()
+        return float(total), Prices(energy, turn, 1 - used).flat()
 
     def _respond(self, prices: Prices) -> tuple[Array, Array, Array]:
         """Gain (below 0 where taking part does not pay), energy and share of every device in every round."""
         energy_price = prices.energy[:, None, :]
-        band_price = np.broadcast_to(prices.band, self.shape[1])[:, None]
+        band_price = prices.band[:, None]
         if self.frontier.unit_share > 0:
             log_ratio = np.broadcast_to(np.log(band_price / energy_price), self.shape)
             self._log_y = at_price(self.frontier, log_ratio.ravel(), self._log_y)

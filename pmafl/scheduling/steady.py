@@ -8,15 +8,16 @@ device ever exceeds its budget. There is nothing to tune: prices are in samples,
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from pmafl.progress import Progress, ignore, report
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.pricing import EnergyPrices, Outlook, PricedPolicy
 from pmafl.wireless.problem import Array, RoundProblem
 
-WIDTHS = (0.1, 0.01)
 TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are estimates brings nothing
 LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0
 
@@ -28,7 +29,10 @@ def steady() -> PricedPolicy:
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         return replace(decide(problem, rng), policy="steady")
 
-    return PricedPolicy(schedule, lambda outlook: hold(plan_prices(outlook), outlook))
+    def prices(outlook: Outlook) -> EnergyPrices:
+        return hold(plan_prices(outlook, partial(report, "prices of energy")), outlook)
+
+    return PricedPolicy(schedule, prices)
 
 
 def hold(planned: Array, outlook: Outlook) -> EnergyPrices:
@@ -52,16 +56,12 @@ def hold(planned: Array, outlook: Outlook) -> EnergyPrices:
     return prices
 
 
-def plan_prices(outlook: Outlook) -> Array:
+def plan_prices(outlook: Outlook, progress: Progress = ignore) -> Array:
     """What a joule of each device is worth if channels follow their law, in samples.
 
     One price holds for the band of all rounds: among many devices it hardly moves from round to round. Then
     only each device's own channel matters, and equal devices have equal prices.
     """
-    from pmafl.scheduling.relaxation import Relaxation  # SciPy's optimisers are slow to import
+    from pmafl.scheduling.fluid import plan  # SciPy's special functions are slow to import
 
-    gain = np.outer(outlook.fading, outlook.problem.channel_gain)
-    relaxation = Relaxation(outlook.problem, gain, outlook.budget_j)
-    typical = relaxation.typical_prices(one_band=True)
-    prices: Array = relaxation.tighten(typical, WIDTHS).energy[0]
-    return prices
+    return plan(outlook.problem, outlook.fading, outlook.budget_j, progress).energy_price

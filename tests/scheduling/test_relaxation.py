@@ -21,16 +21,15 @@ def relaxations(trace):
     }
 
 
-def random_prices(relaxation, rng, one_band=False):
-    typical = relaxation.typical_prices(one_band)
+def random_prices(relaxation, rng):
+    typical = relaxation.typical_prices()
     return typical.filled(typical.flat() * rng.uniform(0.2, 1.5, typical.flat().size))
 
 
 @pytest.mark.parametrize("kind", ["any number of turns", "whole turns"])
-@pytest.mark.parametrize("one_band", [False, True])
-def test_the_slope_is_that_of_the_value(trace, kind, one_band):
+def test_the_slope_is_that_of_the_value(trace, kind):
     relaxation = relaxations(trace)[kind]
-    prices = random_prices(relaxation, np.random.default_rng(1), one_band)
+    prices = random_prices(relaxation, np.random.default_rng(1))
     _, slope = relaxation._rounded(prices, 30.0)
     flat = prices.flat()
     for index in range(flat.size):
