@@ -94,8 +94,6 @@ def test_a_repr_says_what_matters():
     settings = pmafl.load_settings("mnist", {"run.learning": "none", "run.rounds": 2, "run.seed": 5})
     expected = "Settings(dataset='mnist', devices=100, policy='set-expansion', rounds=2, seed=5)"
     assert repr(settings) == expected
-        repr(settings) == "Settings(dataset='mnist', devices=100, policy='set-expansion', rounds=2, seed=5)"
-    )
     record, *_ = pmafl.simulate(settings)
     assert repr(record).startswith(
         f"Record(round=0, scheduled=<{len(record.scheduled)} values>, scheduled_samp"
