@@ -5,8 +5,8 @@ DEMO := runs/demo
 # Waiting OpenMP threads would spin and slow every process beside them.
 export OMP_WAIT_POLICY := PASSIVE
 
-# As many tests at once as there are cores; those of one group in one process.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadgroup
+# As many tests at once as there are cores; those of one file in one process, which makes their fixtures once.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
 .PHONY: demo test test-all test-portable lint bench federation test-federation nginx clean
 

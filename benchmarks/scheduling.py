@@ -1,12 +1,14 @@
 """What a round's decision costs against the number of devices, and how good it is.
 
 Compares in one run: the exact allocator with SciPy's SLSQP and with the paper's Algorithm 1 as plain code;
-the policies `dual` and `set-expansion` with Algorithm 2 as plain code; and runs of 100 rounds at the presets.
+the policies `dual` and `set-expansion` with Algorithm 2 as plain code; runs of 100 rounds at the presets; and
+what the prices of `steady` cost before a run, in time and memory.
 A method is taken to larger sizes until it exceeds a limit. Times are CPU seconds of one thread, so that a
 busy machine blurs them little.
 
     python benchmarks/scheduling.py             # minutes; writes docs/benchmarks-scheduling.md and .png
     python benchmarks/scheduling.py --limit 1   # a glance
+    python benchmarks/scheduling.py --only prices --limit 200
 """
 
 import argparse
@@ -14,7 +16,9 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,12 +28,15 @@ import numpy as np
 from transcription import algorithm_1, algorithm_2, slsqp
 
 from pmafl.scheduling import allocate_given, find_policy, queues
+from pmafl.scheduling.pricing import Outlook
+from pmafl.scheduling.steady import plan_prices
 from pmafl.wireless.problem import RoundProblem
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 SIZES = [10, 100, 1_000, 10_000, 100_000, 1_000_000]
+PRICE_SIZES = [1_000, 10_000, 100_000, 1_000_000]
 RNG = np.random.default_rng(0)
 TASKS = {  # the presets: cycles per sample, samples, upload bits, deadline, budget, V
     "mnist": (137586.5, 600.0, 8_531_968, 2.0, 0.1, 0.001),
@@ -136,6 +143,67 @@ def run(policy: str, task: str, rounds: int = 100) -> list[str]:
     return [task, policy, *times, *known, f"{np.mean(scheduled):.1f}", energy]
 
 
+def outlook_of(devices: int, kind: str) -> Outlook:
+    """What a server knows before a run at the MNIST preset with so many devices.
+
+    "one band" is the preset's 10 MHz; a "growing band" has 100 kHz for each device; "diverse" devices in it
+    differ in samples, clocks, powers and budgets.
+    """
+    problem = round_problem(devices, band_hz=1e7 if kind == "one band" else 1e5 * devices)
+    rng, budget_j = np.random.default_rng(1), np.full(devices, TASKS["mnist"][4])
+    problem = replace(problem, tradeoff=1.0, queue_j=np.zeros(devices), channel_gain=mean_gain(devices))
+    if kind == "diverse":
+        samples, clock_hz, power_w, budget_j = (
+            np.exp(rng.uniform(np.log(low), np.log(high), devices))
+            for low, high in ((100, 1000), (3e8, 3e9), (0.2, 2), (0.05, 0.2))
+        )
+        problem = replace(problem, samples=samples, max_frequency_hz=clock_hz, max_power_w=power_w)
+    fading = -np.log1p(-(np.arange(32) + 0.5) / 32)
+    return Outlook(problem, fading, budget_j, 100)
+
+
+def price_costs(devices: int, kind: str) -> tuple[float, float, float, float]:
+    """CPU seconds of the prices and of a round's decision at them; memory before, and at its peak, in MB."""
+    outlook, rng = outlook_of(devices, kind), np.random.default_rng(2)
+    before_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    began = time.process_time()
+    price = plan_prices(outlook)
+    planned_s = time.process_time() - began
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    gain = outlook.problem.channel_gain * rng.exponential(size=devices)
+    cap_j = outlook.rounds * outlook.budget_j
+    now = replace(outlook.problem, channel_gain=gain, queue_j=price, energy_cap_j=cap_j)
+    decide = find_policy("steady")
+    began = time.process_time()
+    decide(now, rng)
+    return planned_s, time.process_time() - began, before_mb, peak_mb
+
+
+def price_table(limit_s: float) -> str:
+    """What the prices of `steady` cost by size; each in a process of its own, for its peak of memory.
+
+    The growth is the exponent from the size before: 1 is linear.
+    """
+    lines = [
+        "| K | fleet | prices | growth | a round | memory beyond the problem |",
+        "|---:|---|" + "---:|" * 4,
+    ]
+    for kind in ("one band", "growing band", "diverse"):
+        last_s = 0.0
+        for devices in PRICE_SIZES:
+            if 10 * last_s > limit_s:
+                break
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                planned_s, round_s, before_mb, peak_mb = pool.submit(price_costs, devices, kind).result()
+            growth = f"{np.log10(planned_s / last_s):.2f}" if last_s else ""
+            memory = f"{peak_mb - before_mb:.0f} MB"
+            cells = [f"{devices:,}", kind, f"{planned_s:.3g} s", growth, f"{round_s:.3g} s", memory]
+            lines.append(f"| {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+            last_s = planned_s
+    return "\n".join(lines)
+
+
 def cost_table(times: Times, ours: str) -> str:
     """Cost and value by size; in brackets how many times our cost, and how much worse the value."""
     lines = [f"| K | {' | '.join(times)} |", "|---:|" + "---:|" * len(times)]
@@ -193,6 +261,14 @@ The gap is to the lower bound, which no schedule can beat. Energy is per device 
 |---|---|---:|---:|---:|---:|---:|---:|
 {runs}
 
+## The prices of `steady`, once before a run
+
+The MNIST preset with K devices and 32 levels of fading: in its band of 10 MHz, in a band that grows by
+100 kHz with each device, and in such a band with devices that differ in samples, clocks, powers and budgets.
+The growth is the exponent against the line before: 1 is linear.
+
+{prices}
+
 ![cost against the number of devices](benchmarks-scheduling.png)
 """
 
@@ -201,8 +277,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a method may take for one answer")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="where the table and the plot go")
+    parser.add_argument("--only", choices=["prices"], help="measure one part and print it, without a file")
     arguments = parser.parse_args()
     limit_s = arguments.limit
+    if arguments.only == "prices":
+        price_table(limit_s)
+        return
     policies = grow(POLICIES, round_problem, limit_s)
     wide = grow({"dual": POLICIES["dual"]}, lambda size: round_problem(size, band_hz=1e5 * size), limit_s)
     allocators = grow(ALLOCATORS, lambda size: round_problem(size, band_hz=1e6 * size), limit_s)
@@ -213,6 +293,7 @@ def main() -> None:
         wide=cost_table(wide, "dual"),
         allocators=cost_table(allocators, "joint"),
         runs="\n".join(f"| {' | '.join(row)} |" for row in runs),
+        prices=price_table(limit_s),
     )
     arguments.out.mkdir(exist_ok=True)
     (arguments.out / "benchmarks-scheduling.md").write_text(report)

@@ -6,10 +6,13 @@
 [0, 1]
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib  # with an underscore: it is not what the package offers
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from pmafl import callbacks as callbacks
+    from pmafl import errors as errors
+    from pmafl import scheduling as scheduling
     from pmafl.plots import plot_run as plot_run
     from pmafl.rounds import Record as Record
     from pmafl.rounds import simulate as simulate
@@ -30,19 +33,29 @@ _HOMES = {
     "plot_run": ("pmafl.plots", "plot_run"),
     "simulate": ("pmafl.rounds", "simulate"),
 }
+_ROOMS = ("callbacks", "errors", "scheduling")
 __all__ = [
     "Record",
     "Settings",
+    "callbacks",
     "create_run",
+    "errors",
     "execute_run",
     "load_settings",
     "plot_run",
+    "scheduling",
     "simulate",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
+    if name in _ROOMS:
+        return _importlib.import_module(f"pmafl.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pmafl' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    return getattr(_importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.rounds import play
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
@@ -15,6 +16,7 @@ from pmafl.wireless.problem import Array
 from pmafl.world import World, channel_gains, outlook
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Efficiency:
     """A run against its bound.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
 from pmafl.scheduling import Decision, Outcome, ask, begin, queues, tell
 from pmafl.scheduling.queues import QueueState
@@ -30,6 +31,7 @@ METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
 Callback = Callable[["World", "Record"], None]
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class State:
     """What the next round needs.
@@ -52,10 +54,8 @@ class State:
     devices: Arrays
     learning: LearningState | None
 
-    def __repr__(self) -> str:
-        return f"<State before round {self.round} of {self.last_turn.size} devices>"
 
-
+@brief
 @dataclass(frozen=True)
 class Record:
     """One round as it is written to ``rounds.jsonl``. Lists follow `scheduled`; None is "not measured",

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from pmafl.brief import summary
 from pmafl.errors import InputError
 from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
@@ -37,6 +38,17 @@ TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one 
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """A list for 100,000 devices is not shown one by one."""
+        for name, value in super().__repr_args__():
+            yield name, _Shown(summary(value)) if isinstance(value, tuple) else value
+
+
+class _Shown(str):
+    """Text that a repr shows as it is."""
+
+    __repr__ = str.__str__
 
 
 class Distribution(Section):
@@ -318,6 +330,18 @@ class Settings(Section):
                 f"time of {fastest_s:.4g} s: raise it, or lower fleet.samples or learning.iterations"
             )
         return self
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What tells runs apart; `to_toml` has everything."""
+        yield "dataset", self.data.dataset
+        yield "devices", self.fleet.devices
+        yield "policy", self.policy.name
+        if self.run.learning == "full":
+            yield "algorithm", self.learning.algorithm
+        if self.run.wireless == "none":
+            yield "wireless", "none"
+        yield "rounds", self.run.rounds
+        yield "seed", self.run.seed
 
     def to_toml(self) -> str:
         """The complete settings as TOML with a comment a key; `parse` reads it back unchanged."""

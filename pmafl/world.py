@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmafl import data, plugins
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.learning.workload import Workload, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 FADING_LEVELS = 32  # by which a policy knows the law of the fading
 
 
+@brief
 @dataclass(frozen=True)
 class World:
     """What stays fixed in a run.

@@ -144,7 +144,17 @@ def main(arguments: list[str]) -> int:
         found = looked(switches)
         check(level, switches, found)
         print(f"== {level}:", ", ".join(f"{name} {value}" for name, value in found.items()), flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", *(arguments or TESTS)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "auto",
+            "--dist",
+            "loadfile",
+            *(arguments or TESTS),
+        ]
         if subprocess.run(command, env=os.environ | switches).returncode:
             failed.append(level)
     print(f"failed with {', '.join(failed)}" if failed else f"passed with {', '.join(levels)}")

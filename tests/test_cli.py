@@ -72,7 +72,7 @@ def test_help_loads_nothing_slow():
         (["settings", "--set", f"run.rounds={'9' * 5000}"], "a whole number of thousands of digits"),
         (
             ["settings", "--set", f"run.rounds=0x{'f' * 6000}"],
-            "has a whole number of thousands of digits",
+            "run.rounds: has a whole number of thousands of digits",
         ),
         (["run", "--policy", "uniform", "--set", "policy.options.count=abc"], "must be a whole number"),
         (["run", "--set", b"policy.options.a=\xff"], "policy.options.a = '\\udcff': must be text in UTF-8"),

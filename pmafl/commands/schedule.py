@@ -48,11 +48,10 @@ def schedule(
     console = screen()
     console.print(_table(decision))
     console.print(_sentence(decision, int(round_problem.samples[decision.scheduled].sum())))
-    reasons = left_out(round_problem, decision)
-    for device in sorted(reasons)[:MOST_ROWS]:
-        console.print(f"device {device} {reasons[device]}")
-    if len(reasons) > MOST_ROWS:
-        console.print(f"and {len(reasons) - MOST_ROWS} more were left out")
+    for device, reason in sorted(left_out(round_problem, decision, MOST_ROWS).items()):
+        console.print(f"device {device} {reason}")
+    if (left := int((~decision.scheduled).sum())) > MOST_ROWS:
+        console.print(f"and {left - MOST_ROWS} more were left out")
 
 
 def _read(path: str) -> bytes:

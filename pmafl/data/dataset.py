@@ -10,10 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.brief import brief
+
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
 
+@brief
 @dataclass(frozen=True)
 class Dataset:
     """Images (N, C, H, W) or feature vectors (N, F), as uint8 or float32, with labels 0 ... classes - 1.

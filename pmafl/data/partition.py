@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 
 IntArray = NDArray[np.int64]
@@ -23,6 +24,7 @@ SMALL_SHARE = (
 FITTING_STEPS = 100
 
 
+@brief
 @dataclass(frozen=True)
 class Partition:
     """Indices of every device's training samples (disjoint) and test samples (shared), in ascending order."""

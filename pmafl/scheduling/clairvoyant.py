@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.scheduling.relaxation import Case, Prices, Relaxation
 from pmafl.wireless.problem import Array, RoundProblem
 
 WIDTHS = (0.1, 0.01, 0.001)
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Bound:
     """The best that a schedule can do.

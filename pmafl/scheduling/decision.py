@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmafl.allocation.sets import Allocation
+from pmafl.brief import brief
 from pmafl.wireless.cpu import compute_energy, frequency
 from pmafl.wireless.problem import Array, Index, Mask, RoundProblem
 from pmafl.wireless.radio import spectral_efficiency, upload_energy
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Decision:
     """One round's decision; every array has one entry per device, 0 where the device is not scheduled.

@@ -36,8 +36,10 @@ def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
         raise InputError("devices must be a list of at least one device")
     common = _DEFAULTS | {name: raw[name] for name in COMMON_FIELDS if name in raw}
     required = [name for name in _DEVICE_FIELDS if name not in common]
+    known = set(required)
     for index, device in enumerate(devices):
-        _check_keys(device, f"devices[{index}]", required, COMMON_FIELDS)
+        if type(device) is not dict or device.keys() != known:  # the quick way for a million good ones
+            _check_keys(device, f"devices[{index}]", required, COMMON_FIELDS)
     cell: dict[str, Any] = {n: _number(raw.get(n, _CELL_DEFAULTS.get(n)), n) for n in CELL_FIELDS}
     columns = {name: _column(devices, name, common.get(name)) for name in _DEVICE_FIELDS}
     problem = RoundProblem(**cell, **columns)
@@ -72,9 +74,10 @@ def _check_keys(raw: Any, where: str, required: Collection[str], optional: Colle
 
 
 def _column(devices: list[dict[str, Any]], name: str, default: Any) -> Any:
-    return np.array(
-        [_number(device.get(name, default), f"devices[{i}].{name}") for i, device in enumerate(devices)]
-    )
+    values = [device.get(name, default) for device in devices]
+    if set(map(type, values)) <= {float}:
+        return np.array(values)
+    return np.array([_number(value, f"devices[{i}].{name}") for i, value in enumerate(values)])
 
 
 def _number(value: Any, where: str) -> float:

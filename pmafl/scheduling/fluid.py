@@ -41,7 +41,7 @@ FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
 BLOCK, CELLS = 8192, 16384  # devices, and devices times levels, at a time
 SAMPLES = (250, 4_000, 60_000)  # devices that the price of the band is first sought with
 # The searches end after such steps of Newton's method on logarithms: what they leave is of second order.
-PRICE_STEP, BAND_STEP = 1e-3, 3e-3
+PRICE_STEP, BAND_STEP = 1e-3, 1e-3
 CLOSE = 3e-3  # miss of the log of a price from which one more step need not be looked at
 SMALL_VALUE = 0.1
 FREE_STEPS = 8  # of Newton's method without a bracket

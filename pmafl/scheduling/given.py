@@ -21,7 +21,9 @@ from pmafl.wireless.problem import Index, Mask, RoundProblem
 def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decision:
     """Schedules exactly these devices; raises `NoAnswer` where that is impossible."""
     frontier = frontiers(problem)
-    for device, reason in unable(problem, frontier, scheduled).items():
+    if (cannot := scheduled & (frontier.min_share > 1)).any():
+        first = np.arange(problem.devices) == cannot.argmax()
+        (device, reason), *_ = unable(problem, frontier, first).items()
         raise NoAnswer(f"the set is infeasible: device {device} {reason}")
     needed = frontier.min_share[scheduled].sum()
     if needed > 1:

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmafl.brief import brief
 from pmafl.wireless.problem import LARGEST, SMALLEST, Array
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class QueueState:
     """What the next round needs to know about energy, one entry per device."""

@@ -28,21 +28,28 @@ def unable(problem: RoundProblem, frontier: Frontier, asked: Mask) -> dict[int, 
     return reasons
 
 
-def left_out(problem: RoundProblem, decision: Decision) -> dict[int, str]:
-    """Every device that was not scheduled, with what speaks against it.
+def left_out(problem: RoundProblem, decision: Decision, most: int | None = None) -> dict[int, str]:
+    """Every device that was not scheduled, or the first `most` of them, with what speaks against it.
 
     A device that fits is measured by the price of the band: what the scheduled devices would save, in
     units of the objective, per share.
     """
     frontier = frontiers(problem)
-    reasons = unable(problem, frontier, ~decision.scheduled)
-    limit = np.exp(log_price_limit(frontier, problem.queue_j, problem.value))
+    asked = ~decision.scheduled
+    if most is not None:
+        asked[np.flatnonzero(asked)[most:]] = False
+    reasons = unable(problem, frontier, asked)
+    devices = np.flatnonzero(asked)
+    limits = log_price_limit(frontier.take(devices), problem.queue_j[devices], problem.value[devices])
+    limit = dict(zip(map(int, devices), np.exp(limits), strict=True))
     price = _price(problem, frontier, decision.scheduled)
     left = 1 - frontier.min_share[decision.scheduled].sum()
-    for device in map(int, np.flatnonzero(~decision.scheduled)):
+    for device in limit:
         if device in reasons:
             continue
-        if problem.value[device] == 0:
+        if decision.dropped is not None and decision.dropped[device]:
+            reason = f"was dropped to make the others fit: needs {frontier.min_share[device]:.1%} of the band"
+        elif problem.value[device] == 0:
             reason = "brings nothing: V*D is 0"
         elif limit[device] == 0:
             reason = f"is not worth its energy even with the whole band: V*D is {problem.value[device]:.3g}"

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.brief import brief
 from pmafl.settings import FleetSettings
 from pmafl.spreads import draw
 from pmafl.wireless.problem import Array
 
 
+@brief
 @dataclass(frozen=True)
 class Fleet:
     """One entry a device in every array.

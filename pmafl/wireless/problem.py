@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import numpy.typing as npt
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 
 Array = npt.NDArray[np.float64]
@@ -32,6 +33,7 @@ CELL_FIELDS = (
 COMMON_FIELDS = ("upload_bits", "energy_cap_j", "available", "budget_j", "rounds_since", "last_loss")
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class RoundProblem:
     """One round: the cell, the task, and one entry per device in every array.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pmafl import runs as run_directories
-from pmafl.comparison import Estimate
+from pmafl.comparison import Estimate, unfinished
 from pmafl.experiments import claims, figure_module, measures, reasons, report, statements
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
 from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
@@ -15,14 +15,16 @@ from pmafl.experiments.study import Scale, Study, prepare
 from tests.experiments.conftest import run_here
 
 NAN = math.nan
-pytestmark = pytest.mark.xdist_group("experiments")  # one process makes the studies for all of them
+
+
+MADE = ("fig3", "fig5", "fig7")
 
 
 @pytest.fixture(scope="module")
 def place(make, out, tmp_path_factory):
-    """Results and runs of Figures 3, 5 and 7."""
+    """Results and runs of the figures that are made."""
     results = tmp_path_factory.mktemp("results")
-    for name in ("fig3", "fig5", "fig7"):
+    for name in MADE:
         report.write(make(name), figure_module(name), results, {"command": "pmafl reproduce"})
     return results, out
 
@@ -30,6 +32,13 @@ def place(make, out, tmp_path_factory):
 @pytest.fixture(scope="module")
 def fig7(place):
     return load_evidence("fig7", "mnist", "chosen", *place)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_study_leaves_no_run_unfinished(make, name):
+    study = make(name)
+    assert len(study.jobs) > 0
+    assert unfinished([*study.jobs, *study.wireless]) == []
 
 
 @pytest.mark.parametrize(

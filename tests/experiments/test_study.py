@@ -15,7 +15,6 @@ from pmafl.experiments.study import Scale
 from tests.experiments.conftest import run_here
 
 NOWHERE = Path("nowhere")
-pytestmark = pytest.mark.xdist_group("experiments")  # one process makes the studies for all of them
 
 
 @pytest.fixture(scope="module")

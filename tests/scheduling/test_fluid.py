@@ -85,8 +85,9 @@ def test_searching_further_hardly_moves_the_prices(monkeypatch, band_hz):
         monkeypatch.setattr(fluid, name, 1e-6)
     exact = fluid.plan(*case)
     assert plan.band_price == pytest.approx(exact.band_price, rel=1e-3)
-    unit = exact.energy_price.mean()
-    assert plan.energy_price == pytest.approx(exact.energy_price, rel=2e-3, abs=1e-3 * unit)
+    # Where a budget is hardly scarce its price is small and moves most: by 0.2% of the samples, per joule.
+    unit = problem.samples.mean()
+    assert plan.energy_price == pytest.approx(exact.energy_price, rel=2e-3, abs=2e-3 * unit)
 
 
 def test_in_a_narrow_band_the_energy_of_most_devices_has_no_price():

@@ -37,3 +37,19 @@ def test_a_worthwhile_device_was_simply_not_chosen(make_problem):
     problem = make_problem(queue_j=[0.1, 0.1])
     decision = allocate_given(problem, np.array([True, False]), "mine")
     assert left_out(problem, decision) == {1: "was not chosen by the policy"}
+
+
+def test_only_as_many_reasons_are_made_as_asked_for():
+    problem = cell_problem(np.random.default_rng(0), 60)
+    decision = find_policy("dual")(problem, None)
+    everyone, few = left_out(problem, decision), left_out(problem, decision, 5)
+    assert few == {device: everyone[device] for device in sorted(everyone)[:5]}
+
+
+def test_a_dropped_device_is_told_so(make_problem):
+    problem = make_problem(queue_j=np.full(80, 0.1))
+    decision = find_policy("all")(problem, None)
+    reasons = left_out(problem, decision)
+    assert decision.dropped.any()
+    assert set(reasons) == set(decision.dropped_devices)
+    assert all("was dropped to make the others fit" in reason for reason in reasons.values())

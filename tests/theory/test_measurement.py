@@ -45,7 +45,7 @@ def test_smoothness_is_the_largest_and_the_optimum_the_lowest_seen():
     assert CONSTANTS.optimum == 0.5
     assert CONSTANTS.pl_constant == pytest.approx(min(1 / 3, 0.5 / 1))
     typical = typical_constants(CONSTANTS, FOUND)
-    assert (typical.lipschitz_u, typical.lipschitz_v) == (3, 5)
+    assert (typical.lipschitz_u, typical.lipschitz_v) == pytest.approx((3, 5))
     assert typical.delta == pytest.approx(np.sqrt(1.25))
 
 
