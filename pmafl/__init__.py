@@ -12,12 +12,16 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from pmafl import callbacks as callbacks
     from pmafl import errors as errors
+    from pmafl import learning as learning
     from pmafl import scheduling as scheduling
+    from pmafl import wireless as wireless
     from pmafl.plots import plot_run as plot_run
     from pmafl.rounds import Record as Record
     from pmafl.rounds import simulate as simulate
+    from pmafl.runs import Run as Run
     from pmafl.runs import create as create_run
     from pmafl.runs import execute as execute_run
+    from pmafl.runs import open_run as open_run
     from pmafl.settings import Settings as Settings
     from pmafl.settings import load as load_settings
 
@@ -26,25 +30,31 @@ __version__ = "0.1.0"
 # Loaded on first use: importing the package alone must be fast and must not import torch.
 _HOMES = {
     "Record": ("pmafl.rounds", "Record"),
+    "Run": ("pmafl.runs", "Run"),
     "Settings": ("pmafl.settings", "Settings"),
     "create_run": ("pmafl.runs", "create"),
     "execute_run": ("pmafl.runs", "execute"),
     "load_settings": ("pmafl.settings", "load"),
+    "open_run": ("pmafl.runs", "open_run"),
     "plot_run": ("pmafl.plots", "plot_run"),
     "simulate": ("pmafl.rounds", "simulate"),
 }
-_ROOMS = ("callbacks", "errors", "scheduling")
+_ROOMS = ("callbacks", "errors", "learning", "scheduling", "wireless")
 __all__ = [
     "Record",
+    "Run",
     "Settings",
     "callbacks",
     "create_run",
     "errors",
     "execute_run",
+    "learning",
     "load_settings",
+    "open_run",
     "plot_run",
     "scheduling",
     "simulate",
+    "wireless",
 ]
 
 

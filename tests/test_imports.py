@@ -8,22 +8,29 @@ import pmafl
 ROOT = Path(pmafl.__file__).parent
 # From below. Rooms of one layer may use each other, but not in a circle.
 LAYERS = [
-    ["errors", "arrays", "paths", "settings", "streams", "plugins", "registry", "spreads"],
+    [
+        "errors",
+        "arrays",
+        "paths",
+        "settings",
+        "streams",
+        "plugins",
+        "registry",
+        "spreads",
+        "brief",
+        "progress",
+    ],
     ["wireless", "data"],
     ["allocation"],
     ["scheduling", "learning"],
-    ["world", "devices", "rounds"],
+    ["world", "devices", "rounds", "budgets"],
     ["runs"],
-    ["workers", "checks", "budgets", "comparison", "theory", "efficiency"],
+    ["workers", "checks", "comparison", "theory", "efficiency"],
     ["plots", "display", "callbacks"],
     ["experiments", "flower"],
     ["commands", "cli", "__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-# Single imports that may go upward, each with its reason.
-EXCEPTIONS = {
-    ("pmafl.theory.picture", "pmafl.plots"): "its picture is drawn in the style of all others",
-}
 
 
 def module_name(path):
@@ -99,7 +106,7 @@ def test_nothing_imports_from_above_not_even_for_types_or_inside_a_function():
     upward = [
         f"{importer} -> {name}"
         for importer, name in edges(types_too=True)
-        if HEIGHT.get(room(name), 0) > HEIGHT[room(importer)] and (importer, name) not in EXCEPTIONS
+        if HEIGHT.get(room(name), 0) > HEIGHT[room(importer)]
     ]
     assert upward == []
 
@@ -108,16 +115,11 @@ def test_no_rooms_import_each_other_in_a_circle():
     """What is for types alone is left out: it names things, but runs nothing."""
     below = {name: set() for name in HEIGHT}
     for importer, name in edges(types_too=False):
-        if (importer, name) not in EXCEPTIONS:
-            below[room(importer)].add(room(name))
+        below[room(importer)].add(room(name))
     while free := [name for name, needs in below.items() if not needs & below.keys()]:
         for name in free:
             del below[name]
     assert below == {}, "these rooms are part of a circle, or above one"
-
-
-def test_every_exception_is_still_needed():
-    assert set(EXCEPTIONS) <= set(edges(types_too=True))
 
 
 def test_the_check_sees_every_kind_of_import():

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import pmafl
+from pmafl.devices import SimulatedDevices
 from pmafl.errors import InputError
-from pmafl.simulation import advance, build_world, decide, outlook, round_problem, start
+from pmafl.rounds import advance, round_problem, start
+from pmafl.scheduling import ask, begin
+from pmafl.world import build_world, outlook
 
 SCREEN = 1000  # characters, of which a screen has about 2,000
 
@@ -18,6 +21,7 @@ SCREEN = 1000  # characters, of which a screen has about 2,000
 def test_the_package_offers_what_it_is_for_and_nothing_else():
     assert set(dir(pmafl)) == {*pmafl.__all__, "__version__"}
     assert not {"Any", "TYPE_CHECKING", "import_module"} & set(vars(pmafl))
+    assert {"open_run", "Run", "scheduling", "learning", "wireless"} <= set(dir(pmafl))
     for name in pmafl.__all__:
         assert getattr(pmafl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
@@ -28,6 +32,16 @@ def test_the_callbacks_are_there_after_the_import():
     code = "import pmafl, sys; print(pmafl.callbacks.tensorboard.__name__, 'torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["tensorboard", "False"]
+
+
+def test_the_doors_for_extensions_open_without_torch():
+    code = (
+        "import pmafl, sys; print(pmafl.scheduling.POLICIES.find('dual').__name__, "
+        "pmafl.learning.algorithms.ALGORITHMS.find('pma').__name__, "
+        "pmafl.wireless.channels.CHANNELS.find('rician').__name__, 'torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["dual", "pma", "rician", "False"]
 
 
 def test_overrides_may_be_values_of_numpy_and_paths():
@@ -81,9 +95,12 @@ def test_nothing_prints_a_screen():
     overrides = {"run.learning": "none", "policy.name": "steady", "fleet.budget_j": [0.1] * 100}
     settings = pmafl.load_settings("mnist", overrides)
     world = build_world(settings)
-    state, record = advance(world, start(world))
-    problem = round_problem(world, state)
-    shown = [settings, settings.fleet, world, state, state.queues, record, problem, decide(world, state)]
+    devices = SimulatedDevices(world)
+    state, record = advance(world, devices, start(world))
+    problem = round_problem(world, state, devices.report(state.round))
+    remembered = begin(world.policy, outlook(world), "steady")
+    decision = ask(world.policy, problem, remembered, np.random.default_rng(0), "steady")
+    shown = [settings, settings.fleet, world, state, state.queues, record, problem, decision]
     for entity in [*shown, world.fleet, outlook(world), replace(record, scheduled=[])]:
         assert len(repr(entity)) < SCREEN, repr(entity)
         assert len(str(entity)) < SCREEN

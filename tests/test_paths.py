@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pmafl.simulation import simulate, wireless_world
 
 import pmafl
 from pmafl import paths, runs
 from pmafl.errors import InputError
 from pmafl.paths import kept
+from pmafl.rounds import simulate
 from pmafl.settings import load, parse
+from pmafl.world import wireless_world
 
 SETTINGS = """
 extends = "mnist"

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from pmafl import plots, runs
+from pmafl.plots.run import deadline_split, energy_against_budget, scheduled_samples
+from pmafl.plots.style import columns
 from pmafl.settings import load
 
 
@@ -27,7 +29,7 @@ def heights(axes):
 
 
 def test_each_round_is_a_column_at_its_number(axes):
-    plots.scheduled_samples(axes, [record(index, 2) for index in range(4)])
+    scheduled_samples(axes, [record(index, 2) for index in range(4)])
     (patch,) = axes.patches
     values, edges, _ = patch.get_data()
     assert values == pytest.approx([0, 100, 200, 300])
@@ -35,7 +37,7 @@ def test_each_round_is_a_column_at_its_number(axes):
 
 
 def test_uploading_stands_on_computing(axes):
-    plots.deadline_split(axes, [record(0, 2), record(1, 0)], 2.0)
+    deadline_split(axes, [record(0, 2), record(1, 0)], 2.0)
     (computing, _), (both, base) = heights(axes)
     assert computing == pytest.approx([0.5, 0])
     assert base == pytest.approx([0.5, 0])
@@ -45,7 +47,7 @@ def test_uploading_stands_on_computing(axes):
 @pytest.mark.parametrize("count", [3, 2000, 2001, 100_000])
 def test_any_number_of_columns_is_one_outline_of_few_points_with_the_same_mean(axes, count):
     energy_j = np.sort(np.random.default_rng(0).exponential(size=count))
-    plots.columns(axes, 0, energy_j)
+    columns(axes, 0, energy_j)
     (patch,) = axes.patches
     values, edges, _ = patch.get_data()
     assert len(values) == count if count <= 2000 else 1000 < len(values) <= 2000
@@ -54,7 +56,7 @@ def test_any_number_of_columns_is_one_outline_of_few_points_with_the_same_mean(a
 
 
 def test_the_energy_of_many_devices_is_drawn_with_two_outlines(axes):
-    plots.energy_against_budget(axes, [record(0, 50_000)], np.full(60_000, 0.4))
+    energy_against_budget(axes, [record(0, 50_000)], np.full(60_000, 0.4))
     (used, _), (budget, _) = heights(axes)
     assert used[-1] == pytest.approx(0.3)
     assert used[0] == 0

@@ -44,8 +44,8 @@ def bound(
     from rich.console import Console
     from rich.progress import Progress
 
+    from pmafl.plots.bound import save_bound
     from pmafl.theory.assessment import assess
-    from pmafl.theory.picture import save_bound
 
     errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pmafl.efficiency import Efficiency
-    from pmafl.world import World
+    from pmafl.runs import Run
 
 
 def efficiency(
@@ -35,14 +35,16 @@ def efficiency(
     from pmafl.display import patiently
     from pmafl.efficiency import best_possible, measure, run_wireless
     from pmafl.progress import listening
+    from pmafl.runs import open_run
     from pmafl.settings import load
     from pmafl.world import wireless_world
 
     overrides = assignments(set_) | ({"policy.name": policy} if policy else {})
-    world = wireless_world(load(source, overrides))
     recorded = not overrides and (Path(source) / "rounds.jsonl").is_file()
+    run = open_run(source) if recorded else None
+    world = run.wireless_world if run else wireless_world(load(source, overrides))
     with listening(patiently(partial(typer.echo, err=True))):
-        records = _recorded(world, Path(source)) if recorded else run_wireless(world)
+        records = _recorded(run) if run else run_wireless(world)
     result = measure(world, records, best_possible(world))
     if json_:
         typer.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
@@ -50,11 +52,10 @@ def efficiency(
         screen().print(table(result))
 
 
-def _recorded(world: World, directory: Path) -> list[dict[str, Any]]:
-    from pmafl import runs
+def _recorded(run: Run) -> list[dict[str, Any]]:
     from pmafl.errors import InputError
 
-    records, rounds = runs.read_records(directory), world.settings.run.rounds
+    directory, records, rounds = run.directory, run.rows, run.settings.run.rounds
     if any("answered" in record for record in records):
         raise InputError(f"{directory}: real devices ran it, and their channels in all rounds are not known")
     if len(records) < rounds:

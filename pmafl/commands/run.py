@@ -45,21 +45,23 @@ def run(
     if resume is not None and (overrides or out is not None):
         raise InputError("--resume takes no other settings but --rounds: it goes on with its directory's")
     length = {} if rounds is None else {"run.rounds": rounds}
-    settings = runs.read_settings(resume) if resume else load(source, overrides | length)
-    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
     directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    this = runs.Run(directory)
+    settings = None if resume else load(source, overrides | length)
+    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
     console = screen()
     try:
         with watching(console) as watch:
             seen: list[Callback] = [watch, *callbacks]
-            if resume is not None:
-                summary = runs.execute(directory, seen, rounds=rounds, begin=watch.begin)
+            if settings is None:
+                summary = runs.execute(this, seen, rounds=rounds, begin=watch.begin)
             else:
-                summary = runs.run(directory, settings, seen, begin=watch.begin)
+                summary = runs.run(this, settings, seen, begin=watch.begin)
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
+        if (directory / "settings.toml").is_file():
+            console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
     console.print(summary_table(summary))
-    say_broken_budgets(console, [budgets.in_words([summary], settings.policy)])
-    overview, *_ = plot_run(directory)
+    say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
+    overview, *_ = plot_run(this)
     console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)

@@ -51,7 +51,8 @@ def run(grid: Grid, config: Mapping[str, Any]) -> dict[str, Any]:
             world = replace(wireless_world(settings), settings=settings, method=make_method(settings))
             federation = Federation(grid, world, directory, float(config["grace-s"]), float(config["wait-s"]))
             federation.gather()
-            return runs.carry_on(directory, found, world, federation, [_say], every_round=True)
+            this = runs.Run(directory, settings, world)
+            return runs.carry_on(this, found, federation, [_say], every_round=True)
     except OSError as error:
         raise InputError(f"{directory}: {error.strerror or error}; go on with the same flwr run") from error
 

@@ -5,3 +5,7 @@ import os
 # Waiting OpenMP threads would spin, and slow whatever runs beside them by a factor of ten or more. It only
 # counts if it is set before torch is imported, which the modules here do.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from pmafl.learning import algorithms
+
+__all__ = ["algorithms"]

@@ -2,7 +2,7 @@
 
     settings.toml     complete: running it again gives the same run
     run.json          the run's name and the settings it began with
-    rounds.jsonl      a line a round, each sealed by a check that stands for all lines so far
+    rounds.jsonl      a line per round, each sealed by a check that stands for all lines so far
     checkpoint/       the last two states, and the heads that they need
     summary.json      the numbers of a finished run
 
@@ -10,13 +10,10 @@ Lines and checkpoints are one commit: after a power cut a run goes on from the l
 """
 
 from pmafl.runs.execution import (
-    FEDERATION,
     carry_on,
     create,
     execute,
     identify,
-    read_budgets,
-    read_settings,
     remains,
     run,
     write_new,
@@ -25,18 +22,20 @@ from pmafl.runs.files import locked, make_folder, write_atomically
 from pmafl.runs.identity import Identity
 from pmafl.runs.records import read_records
 from pmafl.runs.recovery import recover
+from pmafl.runs.run import FEDERATION, Run, open_run, read_settings
 from pmafl.runs.summary import read_summary
 
 __all__ = [
     "FEDERATION",
     "Identity",
+    "Run",
     "carry_on",
     "create",
     "execute",
     "identify",
     "locked",
     "make_folder",
-    "read_budgets",
+    "open_run",
     "read_records",
     "read_settings",
     "read_summary",

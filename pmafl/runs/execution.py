@@ -6,15 +6,11 @@ The result of a run that was interrupted, however and however often, is that of 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pmafl.devices import Devices, SimulatedDevices
 from pmafl.errors import InputError
@@ -37,13 +33,12 @@ from pmafl.runs.identity import (
 from pmafl.runs.journal import Journal
 from pmafl.runs.records import RECORDS, read_records
 from pmafl.runs.recovery import Recovered, recover
-from pmafl.runs.summary import SUMMARY, read_summary, summarise, write_summary
-from pmafl.settings import Settings, load, parse
+from pmafl.runs.run import FEDERATION, Folder, Run, find_settings, read_settings
+from pmafl.runs.summary import SUMMARY, summarise, write_summary
+from pmafl.settings import Settings, parse
 from pmafl.world import World, build_world, wireless_world
 
-Folder = str | os.PathLike[str]
 Begin = Callable[[World, int], None]  # hears of the number of rounds that are done already
-FEDERATION = "federation.json"  # in runs on real devices: the run's name, and what devices said of themselves
 
 
 def create(directory: Folder, settings: Settings) -> None:
@@ -53,12 +48,14 @@ def create(directory: Folder, settings: Settings) -> None:
     first round is taken again.
     """
     directory = Path(directory)
+    _refuse_remains(directory)
+    wireless_world(settings)
     with _one_line(directory), _new_run(directory, settings):
         pass
 
 
 def run(
-    directory: Folder,
+    directory: Run | Folder,
     settings: Settings,
     callbacks: Iterable[Callback] = (),
     *,
@@ -70,13 +67,21 @@ def run(
 
     With `again`, a directory that already holds a run goes on; its settings must be these.
     """
-    directory = Path(directory)
-    with _one_line(directory), _new_run(directory, settings, wait, again):
-        return _execute(directory, list(callbacks), None, begin)
+    this = directory if isinstance(directory, Run) else Run(directory)
+    world = None
+    if not (again and remains(this.directory)):
+        _refuse_remains(this.directory)
+        world = build_world(settings)  # what cannot run is refused before the directory is touched
+    with _one_line(this.directory), _new_run(this.directory, settings, wait, again):
+        settings = kept(settings, this.directory)
+        this.hold(settings=settings)
+        if world:
+            this.world = replace(world, settings=settings)
+        return _execute(this, list(callbacks), None, begin)
 
 
 def execute(
-    directory: Folder,
+    directory: Run | Folder,
     callbacks: Iterable[Callback] = (),
     wait: bool = False,
     *,
@@ -87,32 +92,13 @@ def execute(
 
     A finished run is not run again, unless `rounds` makes it longer. Callbacks see every new round; `begin`
     hears before the first one how many are done. With `wait`, a process that is still running the directory
-    is waited for, instead of being an error.
+    is waited for, instead of being an error. A `Run` that is given holds the result afterwards.
     """
-    directory = Path(directory)
-    read_settings(directory)  # what is no run directory gets no lock
-    with _one_line(directory), files.locked(directory, wait):
-        return _execute(directory, list(callbacks), rounds, begin)
-
-
-def read_settings(directory: Folder) -> Settings:
-    """The settings of a run directory."""
-    path = Path(directory) / SETTINGS
-    if not path.is_file():
-        kept = f"; {IDENTITY} has a copy of it" if (Path(directory) / IDENTITY).is_file() else ""
-        raise InputError(f"{directory} is not a run directory: it has no {SETTINGS}{kept}")
-    return load(path)
-
-
-def read_budgets(directory: Folder) -> NDArray[np.float64]:
-    """Energy that each device may spend a round: as a federation's devices said, else as the settings say."""
-    path = Path(directory) / FEDERATION
-    if path.is_file():
-        try:
-            return np.array(json.loads(files.read_bytes(path))["fleet"]["budget_j"], dtype=np.float64)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is damaged ({error})") from None
-    return wireless_world(read_settings(directory)).fleet.budget_j
+    this = directory if isinstance(directory, Run) else Run(directory)
+    find_settings(this.directory)  # what is no run directory gets no lock
+    with _one_line(this.directory), files.locked(this.directory, wait):
+        this.hold()  # whoever held the lock may have changed everything
+        return _execute(this, list(callbacks), rounds, begin)
 
 
 def remains(directory: Path) -> str:
@@ -128,12 +114,13 @@ def remains(directory: Path) -> str:
     return ""
 
 
-def identify(directory: Path, rounds: int | None = None) -> Identity:
+def identify(directory: Path, rounds: int | None = None, settings: Settings | None = None) -> Identity:
     """Whose a run directory is; refused if its settings are not those that the run began with.
 
-    `rounds` may make it longer. A directory that holds settings alone gets a name.
+    `rounds` may make it longer. A directory that holds settings alone gets a name. Its `settings` are read
+    unless they are given.
     """
-    settings = read_settings(directory)
+    settings = settings or read_settings(directory)
     identity = read_identity(directory)
     if identity is None:
         if left := remains(directory):
@@ -155,9 +142,8 @@ def identify(directory: Path, rounds: int | None = None) -> Identity:
 
 
 def carry_on(
-    directory: Path,
+    this: Run,
     found: Recovered,
-    world: World,
     devices: Devices,
     callbacks: Iterable[Callback] = (),
     *,
@@ -168,11 +154,12 @@ def carry_on(
     """Advance a run from where it was found to stand to its end; return its summary.
 
     Args:
+        this: the run, with its world.
         devices: who takes part.
         threads: with which training runs here, to be the same when the run goes on.
         every_round: whether no round may be lost, because devices remember one round back.
     """
-    callbacks = list(callbacks)
+    callbacks, world, directory = list(callbacks), this.world, this.directory
     state = start(world)
     if found.saved:
         state = found.saved.restore(state)
@@ -184,25 +171,27 @@ def carry_on(
             journal.add(state, record)
             for callback in callbacks:
                 callback(world, record)
-    summary = summarise(world, state, read_records(directory), journal.wall_time_s)
-    return write_summary(directory, summary, found.identity)
+    rows = read_records(directory)
+    summary = write_summary(directory, summarise(world, state, rows, journal.wall_time_s), found.identity)
+    this.hold(settings=this.settings, world=world, rows=rows, summary=summary)
+    return summary
 
 
-def _execute(
-    directory: Path, callbacks: list[Callback], rounds: int | None, begin: Begin | None
-) -> dict[str, Any]:
-    before = read_settings(directory)
-    if rounds in (None, before.run.rounds) and (finished := read_summary(directory)) is not None:
+def _execute(this: Run, callbacks: list[Callback], rounds: int | None, begin: Begin | None) -> dict[str, Any]:
+    directory, before = this.directory, this.settings
+    if rounds in (None, before.run.rounds) and (finished := this.summary) is not None:
         return finished
     if (directory / FEDERATION).is_file():
         raise InputError(f"{directory} is a federation's run, and devices keep their heads: use flwr run")
-    found = recover(directory, identify(directory, rounds))
-    settings = read_settings(directory)
-    with _threads(directory, settings, found.threads) as threads:
-        world = build_world(settings)
-        _say_what_is_longer(directory, before, world, found.round)
-        devices = SimulatedDevices(world)
-        return carry_on(directory, found, world, devices, callbacks, begin=begin, threads=threads)
+    found = recover(directory, identify(directory, rounds, before))
+    if rounds not in (None, before.run.rounds):
+        this.hold()
+    elif found.saved:  # then the world is built anew, with the threads that it was built with at first
+        this.hold(settings=before)
+    with _threads(directory, this.settings, found.threads) as threads:
+        _say_what_is_longer(directory, before, this.world, found.round)
+        devices = SimulatedDevices(this.world)
+        return carry_on(this, found, devices, callbacks, begin=begin, threads=threads)
 
 
 @contextlib.contextmanager
@@ -211,9 +200,6 @@ def _new_run(directory: Path, settings: Settings, wait: bool = False, again: boo
 
     A directory that is refused is not touched.
     """
-    wireless_world(settings)
-    if not again:
-        _refuse_remains(directory)
     try:
         files.make_folder(directory)
     except OSError as error:

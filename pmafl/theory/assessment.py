@@ -30,7 +30,7 @@ from pmafl.theory.measurement import (
     typical_constants,
 )
 from pmafl.theory.promise import SOUND, Promise, against_losses, departures, promise
-from pmafl.world import build_world, wireless_world
+from pmafl.world import wireless_world
 
 Schedule = list[list[int]]
 Report = Callable[[int, int], None]
@@ -92,11 +92,12 @@ def assess(
     Measures at `points` rounds, curvature on `probed` devices. `report` is told how many rounds are trained
     again, of how many.
     """
-    settings, records = read_run(directory)
+    run = open_trained(directory)
+    settings, records = run.settings, run.rows
     schedule = _schedule(directory / "rounds.jsonl", records, settings.fleet.devices)
     # Before the minutes of measuring: a wrong question is answered at once.
-    others = [(_shorten(text), what_if_samples(text, settings)) for text in what_if]
-    found = measured(directory, settings, schedule, points, probed, report)
+    others = [(_shorten(text), what_if_samples(text, run)) for text in what_if]
+    found = measured(run, schedule, points, probed, report)
     own = np.array([found.samples[devices].sum() for devices in schedule])
     seen = measured_constants(found, settings.learning)
     promises = [promise(name, seen, found, samples) for name, samples in [("this run", own), *others]]
@@ -116,18 +117,17 @@ def assess(
     )
 
 
-def read_run(directory: Path) -> tuple[Settings, list[dict[str, Any]]]:
-    """Settings and records of a finished run that trained."""
-    settings = runs.read_settings(directory)
-    if settings.run.learning == "none":
+def open_trained(directory: Path) -> runs.Run:
+    """A finished run that trained."""
+    run = runs.open_run(directory)
+    if run.settings.run.learning == "none":
         raise InputError(f'{directory} ran with run.learning = "none"; the bound needs a run that trained')
-    records, rounds = runs.read_records(directory), settings.run.rounds
-    if len(records) < rounds:
+    done, rounds = len(run.rows), run.settings.run.rounds
+    if done < rounds:
         raise InputError(
-            f"{directory} holds {len(records)} of {rounds} rounds; "
-            f"finish it with pmafl run --resume {directory}"
+            f"{directory} holds {done} of {rounds} rounds; finish it with pmafl run --resume {directory}"
         )
-    return settings, records
+    return run
 
 
 def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:
@@ -139,19 +139,12 @@ def _schedule(path: Path, records: list[Any], devices: int) -> Schedule:
     return [sorted(set(record["scheduled"]) - set(record.get("failed", ()))) for record in records]
 
 
-def measured(
-    directory: Path,
-    settings: Settings,
-    schedule: Schedule,
-    points: int,
-    probed: int,
-    report: Report,
-) -> Measurement:
+def measured(run: runs.Run, schedule: Schedule, points: int, probed: int, report: Report) -> Measurement:
     """What was measured on the run: from ``bound.json`` if that fits, else by training again."""
-    path = directory / "bound.json"
+    path = run.directory / "bound.json"
     digest = hashlib.sha256()
     for name in ("settings.toml", "rounds.jsonl"):
-        digest.update((directory / name).read_bytes())
+        digest.update((run.directory / name).read_bytes())
     key = {"run": digest.hexdigest(), "points": points, "devices": probed, "version": __version__}
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -162,8 +155,8 @@ def measured(
 
     from pmafl.theory.replay import measure  # imports torch
 
-    task = build_world(settings).task
-    assert task is not None, "read_run refuses runs without learning"
+    task = run.world.task
+    assert task is not None, "open_trained refuses runs without learning"
     found = measure(task, schedule, points, probed, report)
     content = json.dumps({"key": key, "found": found.to_dict()}, allow_nan=False)
     try:
@@ -173,13 +166,13 @@ def measured(
     return found
 
 
-def what_if_samples(text: str, settings: Settings) -> Array:
+def what_if_samples(text: str, run: runs.Run) -> Array:
     """Samples that each round would schedule: of another policy on the same channels, or as listed."""
     kind, _, value = text.partition("=")
     if kind == "policy" and value:
-        return _policy_samples(value, settings)
+        return _policy_samples(value, run.settings)
     if kind == "samples" and value:
-        return _listed_samples(value, settings)
+        return _listed_samples(value, run)
     raise InputError(f"--what-if {_shorten(text)}: must be policy=NAME, samples=N,N,... or samples=FILE")
 
 
@@ -191,7 +184,7 @@ def _policy_samples(name: str, settings: Settings) -> Array:
     return np.array([float(record.scheduled_samples) for _, record in play(world)])
 
 
-def _listed_samples(value: str, settings: Settings) -> Array:
+def _listed_samples(value: str, run: runs.Run) -> Array:
     name = _shorten(f"samples={value}")
     try:
         samples = _numbers(value)
@@ -200,7 +193,7 @@ def _listed_samples(value: str, settings: Settings) -> Array:
             samples = _numbers(Path(value).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise InputError(f"--what-if {name}: is neither numbers nor a file of them") from None
-    rounds, total = settings.run.rounds, float(wireless_world(settings).fleet.samples.sum())
+    rounds, total = run.settings.run.rounds, float(run.wireless_world.fleet.samples.sum())
     if len(samples) not in (1, rounds):
         raise InputError(f"--what-if {name}: has {len(samples)} numbers; must be 1 or {rounds}")
     if not all(0 <= volume <= total for volume in samples):

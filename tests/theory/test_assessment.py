@@ -5,11 +5,11 @@ import pytest
 
 from pmafl import runs
 from pmafl.errors import InputError
+from pmafl.plots.bound import draw_bound
 from pmafl.rounds import simulate
 from pmafl.settings import load
 from pmafl.theory import replay
 from pmafl.theory.assessment import assess
-from pmafl.theory.picture import draw_bound
 from pmafl.theory.promise import PRINTED, SOUND
 from tests.runs.directories import unseal
 

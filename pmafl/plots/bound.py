@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pmafl.errors import InputError
-from pmafl.plots import COLOURS, STYLE, figure, save
+from pmafl.plots.style import COLOURS, STYLE, figure, save
 from pmafl.theory.assessment import Assessment
 from pmafl.theory.promise import PRINTED, SOUND
 

@@ -1,68 +1,25 @@
 """Pictures of one run, drawn from its records: learning, energy, scheduling, queues, the use of the deadline.
 
-Each panel is a function on an axes; `plot_run` draws them all into one overview and one file each. Colours
-are those of Okabe and Ito, which readers with any colour vision can tell apart.
+Each panel is a function on an axes; `plot_run` draws them all into one overview and one file each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from pmafl.comparison import METRICS, Row, label, present_metrics
-from pmafl.runs import read_budgets, read_records, read_settings
+from pmafl.plots.style import COLOURS, STYLE, columns, figure, save
+from pmafl.runs import Run, open_run
 from pmafl.settings import Settings
+from pmafl.wireless.problem import Array
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-STYLE: Any = {
-    "axes.prop_cycle": cycler(color=COLOURS),
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "font.size": 10,
-    "legend.frameon": False,
-    "savefig.dpi": 150,
-}
-MOST_COLUMNS = 2000  # more than a picture has pixels across
 Records = list[dict[str, Any]]
-Array = NDArray[np.float64]
-
-
-def figure(rows: int = 1, columns: int = 1, width: float = 5.5, height: float = 3.8) -> tuple[Figure, Any]:
-    """A figure that needs no screen, with its axes as an array of shape (rows, columns)."""
-    drawing = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    FigureCanvasAgg(drawing)
-    return drawing, drawing.subplots(rows, columns, squeeze=False)
-
-
-def save(drawing: Figure, path: Path) -> Path:
-    drawing.savefig(path)
-    return path
-
-
-def columns(axes: Axes, first: int, tops: Array, bottoms: Array | None = None, **style: Any) -> None:
-    """Bars that touch, at whole numbers from `first` on, as one outline: many single ones take minutes.
-
-    Where there are more than a picture has room for, each column is the mean of neighbours.
-    """
-    starts = np.arange(0, tops.size, -(-tops.size // MOST_COLUMNS))
-    edges = first - 0.5 + np.append(starts, tops.size)
-    top, bottom = (
-        np.add.reduceat(values, starts) / np.diff(edges)
-        for values in (tops, np.zeros_like(tops) if bottoms is None else bottoms)
-    )
-    shape: dict[str, Any] = {"baseline": bottom, "fill": True}
-    axes.stairs(top, edges, **shape | style)
 
 
 def learning_curve(axes: Axes, records: Records, key: str, label: str, scale: float = 1.0) -> None:
@@ -124,12 +81,11 @@ def energy_by_device(records: Records, devices: int) -> Array:
 
 
 @mpl.rc_context(STYLE)
-def plot_run(directory: Path | str) -> list[Path]:
+def plot_run(run: Run | str | PathLike[str]) -> list[Path]:
     """Draw every panel that a run has data for, into ``plots/``: the overview first, then one file each."""
-    directory = Path(directory)
-    settings, records = read_settings(directory), read_records(directory)
-    panels = _panels(settings, read_budgets(directory))
-    folder = directory / "plots"
+    run = open_run(run)
+    records, panels = run.rows, _panels(run.settings, run.budget_j)
+    folder = run.directory / "plots"
     folder.mkdir(exist_ok=True)
     paths = []
     for name, (draw, title) in panels.items():
@@ -161,43 +117,3 @@ def _panels(settings: Settings, budget_j: Array) -> dict[str, tuple[Callable[[Ax
         panels["queues"] = (queue_lengths, "Energy queues")
         panels["deadline"] = (lambda a, r: deadline_split(a, r, deadline_s), "Use of the deadline")
     return panels
-
-
-@mpl.rc_context(STYLE)
-def plot_comparison(rows: Sequence[Row], path: Path) -> Path:
-    """Each metric of a comparison: lines over the last varied key where it is a number, else bars."""
-    metrics = present_metrics(rows)
-    drawing, axes = figure(rows=-(-len(metrics) // 3), columns=min(3, len(metrics)), width=4.6, height=3.4)
-    for place, metric in zip(axes.flat, metrics, strict=False):
-        _lines_or_bars(place, rows, metric)
-    for place in axes.flat[len(metrics) :]:
-        place.set_axis_off()
-    return save(drawing, path)
-
-
-def _lines_or_bars(axes: Axes, rows: Sequence[Row], metric: str) -> None:
-    scale, unit = (100.0, " (%)") if metric.endswith("accuracy") else (1.0, "")
-    axes.set_ylabel(METRICS[metric] + unit)
-    series: dict[str, list[Row]] = {}
-    for row in rows:
-        series.setdefault(label(row.variation[:-1]), []).append(row)
-    numeric = all(row.variation and isinstance(row.variation[-1][1], int | float) for row in rows)
-    for index, (name, members) in enumerate(series.items()):
-        means = scale * np.array([row.metrics[metric].mean for row in members])
-        errors = np.nan_to_num(scale * np.array([row.metrics[metric].half_width for row in members]))
-        if numeric:
-            x = [float(row.variation[-1][1]) for row in members]
-            axes.errorbar(
-                x, means, errors, marker="o", capsize=3, label=name or None, color=COLOURS[index % 8]
-            )
-        else:
-            names = [label(row.variation).replace(", ", "\n") for row in members]
-            axes.barh(names, means, xerr=errors, color=COLOURS[index % 8], capsize=3)
-    if numeric:
-        axes.set_xlabel(label(rows[0].variation[-1:]).partition("=")[0])
-        if len(series) > 1:
-            axes.legend()
-    else:
-        axes.set_ylabel("")
-        axes.set_xlabel(METRICS[metric] + unit)
-        axes.invert_yaxis()
