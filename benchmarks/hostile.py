@@ -48,8 +48,8 @@ def poison(change: Callable[[Any, Any], Any]) -> Spoil:
 
     def spoil(message: Message, reply: Message) -> Message:
         if message.metadata.message_type == "train" and not reply.has_error():
-            before = np.frombuffer(message.content["extractor"]["0"].data, np.float32)
-            array = reply.content["extractor"]["0"]
+            before = np.frombuffer(message.content["weights"]["extractor/0"].data, np.float32)
+            array = reply.content["weights"]["extractor/0"]
             after = np.frombuffer(array.data, np.float16).astype(np.float32)
             array.data = np.clip(change(before, after), -65504, 65504).astype(np.float16).tobytes()
         return reply
@@ -154,7 +154,7 @@ def measure(rule: str, hostile: bool, rounds: int, folder: Path) -> dict[str, An
 
 
 def final_extractor(out: Path) -> Any:
-    return load_file(sorted((out / "checkpoint").glob("state-*.safetensors"))[-1])["extractor"]
+    return load_file(sorted((out / "checkpoint").glob("state-*.safetensors"))[-1])["server/extractor"]
 
 
 def cost(rule: str, parameters: int = 533_248, repeats: int = 3) -> tuple[float, float]:

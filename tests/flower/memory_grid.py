@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from pmafl.learning.rounds import LearningState
-from pmafl.simulation import build_world
 from safetensors.numpy import load_file
 
 from pmafl import runs
 from pmafl.flower import client
+from pmafl.learning.method import LearningState
+from pmafl.world import build_world
 
 
 @dataclass
@@ -84,7 +84,7 @@ class MemoryGrid(Grid):
 
 
 def final_state(directory):
-    """Extractor and queues at the end of a run."""
+    """The server's tensors, queues and what policy and devices remember, at the end of a run."""
     path = sorted((directory / "checkpoint").glob("state-*.safetensors"))[-1]
     return load_file(path)
 
@@ -100,7 +100,7 @@ def replay(directory, also_trained=()):
         number = record["round"]
         arrived = [device for device in record["scheduled"] if device not in record["failed"]]
         lost = [device for when, device in also_trained if when == number]
-        heads = task.advance(state, lost, number)[0].heads if lost else {}
-        state, _ = task.advance(state, arrived, number)
-        state = LearningState(state.extractor, state.initial_head, state.heads | {k: heads[k] for k in lost})
-    return state.extractor.numpy()
+        held = {device: task.train(state, device, number).memory for device in lost}
+        state = task.advance(state, arrived, number)
+        state = LearningState(state.server, state.devices | held)
+    return state.server["extractor"].numpy()

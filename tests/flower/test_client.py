@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from pmafl.learning.rounds import train_device
-from pmafl.simulation import build_world
 
 from pmafl.data import load as load_data
 from pmafl.flower import client
 from pmafl.flower.heads import HeadStore
-from pmafl.flower.messages import Order, Task, order_record, payload_record, task_record
+from pmafl.flower.messages import Order, Task, order_record, task_record, tensors_record
+from pmafl.learning.method import LearningState
 from pmafl.learning.workload import workload
 from pmafl.settings import load
-from pmafl.streams import stream
+from pmafl.world import build_world
 
 ORDER = Order(2.0, 1e9, 0.3, 0.1, 1.0, 1.0, 0.5, 0.25)
 OVERHEAD = 0.05
@@ -38,10 +37,9 @@ def ask(images):
     task = Task("run", 0, settings.to_toml(), shape, 10, [0.5], [0.2])
 
     def ask(kind, context=None, world=world):
-        extractor = world.task.start().extractor
         records = {"task": task_record(task), "order": order_record(ORDER)}
         if kind != "query.profile":
-            records["extractor"] = payload_record((extractor,))
+            records["weights"] = tensors_record(world.task.start().server)
         context = context or Context(1, 1, {"partition-id": 1}, RecordDict(), {})
         return client.app(Message(RecordDict(records), 1, kind), context)
 
@@ -55,11 +53,7 @@ def leaving(reply):
 
 
 def trained(world):
-    state, rng = world.task.start(), stream(world.settings.run.seed, "batches", 0, 1)
-    task = world.task
-    return train_device(
-        task.algorithm, task.engine, state.extractor, state.initial_head, task.device_samples(1), rng, 16
-    )
+    return world.task.train(world.task.start(), 1, 0)
 
 
 def test_an_upload_is_the_extractor_in_16_bits_and_a_stated_overhead(ask):
@@ -71,8 +65,8 @@ def test_an_upload_is_the_extractor_in_16_bits_and_a_stated_overhead(ask):
 
 
 def test_the_upload_is_what_the_simulator_computes(ask):
-    payload, _ = trained(ask.world)
-    (array,) = ask("train").content["extractor"].values()
+    payload = trained(ask.world).upload["extractor"]
+    (array,) = ask("train").content["weights"].values()
     assert array.data == payload[0].numpy().tobytes()
 
 
@@ -81,20 +75,21 @@ def test_no_predictor_and_no_data_leave_a_node(ask):
     replies = {kind: ask(kind, context) for kind in ("query.profile", "train", "evaluate")}
     assert {kind: set(reply.content) for kind, reply in replies.items()} == {
         "query.profile": {"profile"},
-        "train": {"extractor", "report"},
+        "train": {"weights", "report"},
         "evaluate": {"score"},
     }
-    (array,) = replies["train"].content["extractor"].values()
+    (array,) = replies["train"].content["weights"].values()
     everything = b"".join(map(leaving, replies.values()))
     assert everything.count(array.data) == 1
     rest = everything.replace(array.data, b"")
 
-    payload, head = trained(ask.world)
+    mine = trained(ask.world)
+    payload, head = mine.upload["extractor"], mine.memory["head"]
     assert array.data == payload[0].numpy().tobytes()  # so the payload holds nothing but the extractor
     stored = HeadStore(context, "run", None).load()
-    assert np.array_equal(stored.after, head.numpy())  # while the head is there
+    assert np.array_equal(stored.after["head"], head.numpy())  # while the head is there
     samples = ask.world.task.device_samples(1)
-    secrets = {"head": head, "initial head": ask.world.task.start().initial_head, "inputs": samples.x}
+    secrets = {"head": head, "initial head": ask.world.task.method.memory["head"], "inputs": samples.x}
     secrets |= {f"{name} in 16 bits": values.half() for name, values in secrets.items()}
     for name, values in secrets.items():
         content = values.numpy().tobytes()
@@ -117,7 +112,8 @@ def test_what_an_exception_says_stays_on_the_node(ask, monkeypatch, caplog):
 def test_a_round_asked_for_again_gives_the_same_answer(ask, tmp_path):
     config = {"partition-id": 1, "state-dir": str(tmp_path)}
     first, again = (
-        ask("train", Context(1, 1, config, RecordDict(), {})).content["extractor"]["0"].data for _ in range(2)
+        ask("train", Context(1, 1, config, RecordDict(), {})).content["weights"]["extractor/0"].data
+        for _ in range(2)
     )
     assert first == again
 
@@ -127,8 +123,8 @@ def test_scores_follow_the_head_on_the_node(ask):
     before = ask("evaluate", context).content["score"]["loss"]
     ask("train", context)
     after = ask("evaluate", context).content["score"]["loss"]
-    state, (_, head) = ask.world.task.start(), trained(ask.world)
-    metrics = ask.world.task.evaluate(state.restored(state.extractor.numpy(), {1: head.numpy()}))
+    state = ask.world.task.start()
+    metrics = ask.world.task.evaluate(LearningState(state.server, {1: trained(ask.world).memory}))
     assert after == pytest.approx(metrics.device_loss[1], rel=1e-5)
     assert after != before
 

@@ -56,7 +56,7 @@ def test_killed_nodes_and_servers_come_back(tmp_path, images):
     assert [record["scheduled"] for record in records] == [[0, 1, 2]] * 3
     assert [record["failed"] for record in records] == [[], [2], []]
     # The same bits as without a network: device 2 trained round 3 with its head of round 1.
-    assert np.array_equal(final_state(out)["extractor"], replay(out))
+    assert np.array_equal(final_state(out)["server/extractor"], replay(out))
     assert runs.read_summary(out)["final_accuracy"] is not None
     assert all(path.stat().st_size > 1000 for path in plot_run(out))
 

@@ -3,12 +3,12 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from pmafl.simulation import build_world, channel_gain
 
 from pmafl.errors import InputError
 from pmafl.flower.device import LIMITS, Device
 from pmafl.flower.messages import Task
 from pmafl.settings import load
+from pmafl.world import build_world, channel_gain
 
 TASK = Task("run", 2, "", [1, 8, 8], 4, [0.5], [0.25])
 

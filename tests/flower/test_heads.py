@@ -12,7 +12,8 @@ def context():
 
 
 def head(number):
-    return Head(number, np.full(3, number, np.float32), np.full(3, number + 0.5, np.float32))
+    before, after = (np.full(3, value, np.float32) for value in (number, number + 0.5))
+    return Head(number, {"head": before}, {"head": after})
 
 
 def test_a_head_lives_in_the_context_without_a_directory(context):
@@ -24,7 +25,7 @@ def test_a_head_lives_in_the_context_without_a_directory(context):
 def test_a_head_survives_a_restart_on_disk(context, tmp_path):
     HeadStore(context, "run", tmp_path).save(head(4))
     restarted = Context(1, 1, {}, RecordDict(), {})
-    assert np.array_equal(HeadStore(restarted, "run", tmp_path).load().after, head(4).after)
+    assert np.array_equal(HeadStore(restarted, "run", tmp_path).load().after["head"], head(4).after["head"])
 
 
 def test_the_newer_of_context_and_disk_counts(context, tmp_path):
@@ -39,8 +40,8 @@ def test_a_head_belongs_to_one_run(context, tmp_path):
 
 
 def test_a_round_that_is_asked_for_again_starts_from_the_head_before_it():
-    assert np.array_equal(head(4).at_start_of(4), head(4).before)
-    assert np.array_equal(head(4).at_start_of(5), head(4).after)
+    assert np.array_equal(head(4).at_start_of(4)["head"], head(4).before["head"])
+    assert np.array_equal(head(4).at_start_of(5)["head"], head(4).after["head"])
 
 
 def test_a_server_that_went_back_further_than_a_device_remembers_is_refused():

@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from pmafl.scheduling.pricing import Outlook
 
 from pmafl import runs
 from pmafl.errors import InputError
 from pmafl.flower.conduct import FIRST_ROUNDS_ASIDE
 from pmafl.flower.heads import HeadStore
 from pmafl.scheduling import queues
-from pmafl.scheduling.steady import hold
+from pmafl.scheduling.steady import prices
 from pmafl.wireless.problem import LARGEST
 from tests.flower.memory_grid import MemoryGrid, final_state
 from tests.flower.test_limits import mutated
@@ -35,12 +34,12 @@ def saying(record, **lies):
 
 
 def poisoned(change):
-    """Sends what `change` makes of the extractor before and after training."""
+    """Sends what `change` makes of the weights before and after training."""
 
     def spoil(message, reply):
         if message.metadata.message_type == "train" and not reply.has_error():
-            before = np.frombuffer(message.content["extractor"]["0"].data, np.float32)
-            array = reply.content["extractor"]["0"]
+            before = np.frombuffer(message.content["weights"]["extractor/0"].data, np.float32)
+            array = reply.content["weights"]["extractor/0"]
             after = np.frombuffer(array.data, np.float16).astype(np.float32)
             array.data = np.clip(change(before, after), -65504, 65504).astype(np.float16).tobytes()
         return reply
@@ -112,11 +111,15 @@ def test_uniform_takes_all_where_fewer_are_left_than_it_draws(federation):
     assert [record["scheduled"] for record in runs.read_records(directory)] == [[0, 1, 3, 4, 5]] * 3
 
 
-def test_prices_of_energy_stay_within_what_a_round_takes(make_problem):
-    problem = make_problem(queue_j=np.ones(2))
-    outlook = Outlook(problem, np.ones(3), np.full(2, 1e-4), 100)
-    prices = hold(np.full(2, 1e9), outlook)
-    assert prices(np.array([1.0, 0.0]), 0).tolist() == [LARGEST, 1e9]
+def test_prices_of_energy_stay_within_what_a_round_takes():
+    state = {
+        "price": np.full(2, 1e9),
+        "budget_j": np.full(2, 1e-4),
+        "total_j": np.full(2, 1e-2),
+        "spent_j": np.array([1.0, 0.0]),
+        "rounds": np.array(100),
+    }
+    assert prices(state, 0).tolist() == [LARGEST, 1e9]
 
 
 def test_a_queue_stays_within_what_a_round_takes():
@@ -147,7 +150,7 @@ def test_an_upload_scaled_beyond_reason_is_refused_and_heads_live(federation, tm
         assert stored.load() is None  # under another run's name
         (path,) = (tmp_path / "devices" / str(device)).glob("*/head.safetensors")
         head = HeadStore(grid.node(device).context, path.parent.name, path.parent.parent).load()
-        assert np.abs(head.after).max() < 100
+        assert np.abs(head.after["head"]).max() < 100
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed-mean", "clipped-mean"])
@@ -159,7 +162,7 @@ def test_a_robust_rule_withstands_an_upload_that_looks_possible(federation, rule
     records = runs.read_records(directory)
     assert not any(record["failed"] for record in records)
     assert records[-1]["accuracy"] > 0.9
-    assert np.abs(final_state(directory)["extractor"]).max() < 10
+    assert np.abs(final_state(directory)["server/extractor"]).max() < 10
 
 
 def test_the_mean_withstands_nobody(federation):
@@ -186,7 +189,7 @@ def test_a_broken_extractor_leaves_the_heads_as_they_were(federation, tmp_path):
         def misled(message):
             kind, number = message.metadata.message_type, int(message.metadata.group_id) - 1
             if kind != "query.profile" and number in (2, 3):
-                array = message.content["extractor"]["0"]
+                array = message.content["weights"]["extractor/0"]
                 array.data = broken(np.frombuffer(array.data, np.float32)).tobytes()
             (path,) = list((tmp_path / "devices" / str(device)).glob("*/head.safetensors")) or [None]
             heads[device, number, kind] = path.read_bytes() if path else None
@@ -269,7 +272,7 @@ def test_a_server_killed_among_hostile_devices_goes_on_to_the_same_end(federatio
         node.restart()
     killed = federation(grid, "killed", **changes)
     one, other = final_state(whole), final_state(killed)
-    assert all(np.array_equal(one[name], other[name]) for name in ("extractor", "queue_j", "spent_j"))
+    assert all(np.array_equal(one[name], other[name]) for name in ("server/extractor", "queue_j", "spent_j"))
     assert [untimed(record) for record in runs.read_records(whole)] == [
         untimed(record) for record in runs.read_records(killed)
     ]

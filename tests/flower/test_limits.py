@@ -8,29 +8,32 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from pmafl.simulation import round_problem, start, wireless_world
 
+from pmafl.devices import SimulatedDevices
 from pmafl.flower.limits import BELIEVED_FACTOR, ENERGY_FACTOR, limits_of
 from pmafl.flower.messages import (
     MOST_PARAMETER,
+    NO_LOSS,
     Order,
     Profile,
     Refused,
     Report,
     Score,
     numbers_record,
-    payload_record,
     read_profile,
     read_score,
     read_upload,
+    weights_record,
 )
 from pmafl.learning.quantise import decode, encode
+from pmafl.rounds import round_problem, start
 from pmafl.settings import load
+from pmafl.world import wireless_world
 
 FUZZED = 6000
 ORDER = Order(2.0, 5e8, 0.1, 0.2, 1.0, 1.0, 0.5, 0.2)
 PROFILE = Profile(1, 600, 137586.5, 1e9, 1.0, 0.1, 1e-9)
-REPORT = Report(0.3, 0.5, 0.2, 0)
+REPORT = Report(0.3, 0.5, 0.2, 0, 1.5)
 SCORE = Score(0.9, 0.3)
 
 
@@ -105,7 +108,7 @@ def test_devices_may_differ_from_the_settings_by_a_stated_factor(limits, world):
         for factor in (0.999, -0.999):
             changed = value * BELIEVED_FACTOR**factor
             limits.check_profile(replace(PROFILE, **{name: changed}))
-    round_problem(world, start(world))
+    round_problem(world, start(world), SimulatedDevices(world).report(0))
 
 
 NUMBERS = [0, 1, -1, 2, 10**9, 2**62, 0.0, -0.0, 0.5, 1.0, 1.5, 1e-300, 5e-324, 1e-45, 1e-40, 1e-12, 1e3, 1e9]
@@ -168,14 +171,15 @@ def mutated(rng, content):
                 first = record[key][0] if isinstance(record[key], list) and record[key] else record[key]
                 record[key] = mutated_number(rng, first if isinstance(first, int | float) else 1.0)
         elif isinstance(record, ArrayRecord) and len(record):
-            record["0"] = mutated_array(rng, record["0"]) if "0" in record else Array(np.zeros(3))
+            key = list(record)[rng.integers(len(record))]
+            record[key] = mutated_array(rng, record[key])
     return content
 
 
 def test_every_tampered_reply_is_refused_or_possible(limits, world):
     rng, accepted = np.random.default_rng(16), {"profile": 0, "upload": 0, "score": 0}
-    like = encode(torch.randn(64), 16)
-    problem = round_problem(world, start(world))
+    like = {"extractor": encode(torch.randn(64), 16)}
+    problem = round_problem(world, start(world), SimulatedDevices(world).report(0))
     for _ in range(FUZZED):
         kind = ("profile", "upload", "score")[rng.integers(3)]
         try:
@@ -188,12 +192,14 @@ def test_every_tampered_reply_is_refused_or_possible(limits, world):
                 assert 1e-4 <= said.budget_j <= 100
                 assert said.channel_gain <= 1
             elif kind == "upload":
-                content = RecordDict({"report": numbers_record(REPORT), "extractor": payload_record(like)})
+                content = RecordDict({"report": numbers_record(REPORT), "weights": weights_record(like)})
                 upload = read_upload(mutated(rng, content), like)
                 limits.check_report(upload.report, PROFILE, ORDER)
                 report = asdict(upload.report)
-                assert decode(upload.payload).shape == (64,)
-                assert float(decode(upload.payload).abs().max()) <= MOST_PARAMETER
+                sent = decode(upload.weights["extractor"])
+                assert sent.shape == (64,)
+                assert float(sent.abs().max()) <= MOST_PARAMETER
+                assert report["train_loss"] == NO_LOSS or 0 <= report["train_loss"] <= 1e15
                 assert 0 <= report["train_time_s"] <= 11
                 assert 0 <= report["compute_energy_j"] <= ENERGY_FACTOR * 2.1
                 assert 0 <= report["upload_energy_j"] <= ENERGY_FACTOR * 2.0

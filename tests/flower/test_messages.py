@@ -9,10 +9,10 @@ from pmafl.flower.messages import (
     Profile,
     Refused,
     numbers_record,
-    payload_record,
-    read_extractor,
     read_profile,
     read_score,
+    read_weights,
+    weights_record,
 )
 from pmafl.learning.quantise import encode
 from pmafl.learning.workload import upload_bits
@@ -27,9 +27,10 @@ def profile(**changes):
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_a_payload_is_sent_in_exactly_the_bits_that_the_radio_is_charged_for(bits):
     payload = encode(torch.randn(5000), bits)
-    record = payload_record(payload)
+    record = weights_record({"model": payload})
     assert 8 * sum(len(array.data) for array in record.values()) == upload_bits(5000, bits)
-    for sent, read in zip(payload, read_extractor(RecordDict({"extractor": record}), payload), strict=True):
+    arrived = read_weights(RecordDict({"weights": record}), {"model": payload})
+    for sent, read in zip(payload, arrived["model"], strict=True):
         assert torch.equal(sent, read)
 
 
@@ -72,16 +73,16 @@ def test_a_score_must_be_numbers():
 
 
 def test_one_bad_value_among_many_is_found():
-    like = encode(torch.zeros(100_000), 16)
+    like = {"model": encode(torch.zeros(100_000), 16)}
     for value in (np.nan, np.inf, -np.inf, -2e4):
         values = torch.zeros(100_000)
         values[77_777] = value
         with pytest.raises(Refused, match="not finite"):
-            read_extractor(RecordDict({"extractor": payload_record(encode(values, 16))}), like)
+            read_weights(RecordDict({"weights": weights_record({"model": encode(values, 16)})}), like)
 
 
 def test_scales_that_overflow_are_found():
     codes, scales = encode(torch.ones(2000), 8)
-    spoilt = payload_record((codes, torch.full_like(scales, 3e38)))
+    spoilt = weights_record({"model": (codes, torch.full_like(scales, 3e38))})
     with pytest.raises(Refused, match="not finite"):
-        read_extractor(RecordDict({"extractor": spoilt}), (codes, scales))
+        read_weights(RecordDict({"weights": spoilt}), {"model": (codes, scales)})

@@ -39,7 +39,9 @@ def test_thirty_power_cuts_of_a_server_change_nothing(federation, tmp_path, monk
         for node in grid.nodes.values():
             node.restart()
         directory = federation(grid, f"{name}/run", **SMALL)
-        assert np.array_equal(final_state(directory)["extractor"], final_state(whole)["extractor"])
+        assert np.array_equal(
+            final_state(directory)["server/extractor"], final_state(whole)["server/extractor"]
+        )
         assert untimed(directory) == untimed(whole)
 
 
@@ -72,7 +74,7 @@ def test_a_server_that_would_go_back_too_far_is_refused(federation, tmp_path):
     newest.write_bytes(content)
     directory = federation(grid, "run", **SMALL)
     whole = federation(MemoryGrid(6, state_dir=tmp_path / "others"), "whole", **SMALL)
-    assert np.array_equal(final_state(directory)["extractor"], final_state(whole)["extractor"])
+    assert np.array_equal(final_state(directory)["server/extractor"], final_state(whole)["server/extractor"])
 
 
 def test_what_devices_said_belongs_to_one_run(federation, tmp_path):

@@ -34,7 +34,7 @@ def test_after_five_rounds_of_mnist_both_have_the_same_extractor(tmp_path):
     runs.create(tmp_path / "plain", load(tmp_path / "flower"))
     runs.execute(tmp_path / "plain")
     one, other = (final_state(tmp_path / name) for name in ("flower", "plain"))
-    for name in ("extractor", "queue_j", "spent_j"):
+    for name in ("server/extractor", "queue_j", "spent_j"):
         assert np.array_equal(one[name], other[name]), name
     real, simulated = (runs.read_records(tmp_path / name) for name in ("flower", "plain"))
     assert [record["scheduled"] for record in real] == [record["scheduled"] for record in simulated]

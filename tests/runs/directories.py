@@ -39,11 +39,13 @@ def unseal(directory):
 
 
 def contents(directory):
-    """Records, last state and all heads that it needs: all that must be equal to the bit."""
+    """Records, last state and all that devices held: all that must be equal to the bit."""
     folder = directory / "checkpoint"
     state = load_file(sorted(folder.glob("state-*.safetensors"))[-1])
     tensors = {("state", name): value.tobytes() for name, value in state.items() if name != "head_rounds"}
     for device, number in zip(state.get("head_devices", ()), state.get("head_rounds", ()), strict=True):
         heads = load_file(folder / f"heads-{number:08d}.safetensors")
-        tensors["head", int(device)] = heads[str(device)].tobytes()
+        mine = {name: held.tobytes() for name, held in heads.items() if name.startswith(f"{device}/")}
+        assert mine, f"nothing of device {device}"
+        tensors |= {("held", name): held for name, held in mine.items()}
     return (directory / "rounds.jsonl").read_bytes(), tensors

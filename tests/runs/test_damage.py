@@ -82,15 +82,19 @@ def test_a_damaged_line_is_named(stopped):
             use(stopped)
 
 
+def files_of(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
 def test_a_refused_run_changes_nothing(tmp_path, tiny):
     """Also before the first round of the run that is there."""
     runs.create(tmp_path / "run", load("mnist", tiny))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = files_of(tmp_path / "run")
     with runs.locked(tmp_path / "run"):
         for refused in (runs.create, runs.run):
             with pytest.raises(InputError, match="another process is running it"):
                 refused(tmp_path / "run", load("mnist", tiny | {"run.seed": 7}))
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert files_of(tmp_path / "run") == before
 
 
 def test_no_other_process_gets_between_making_and_running(tmp_path, tiny):
