@@ -10,7 +10,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +20,7 @@ from pmafl.plugins import describe, load_object
 Entry = TypeVar("Entry")
 
 
-class Registry(Generic[Entry]):
+class Registry(Mapping[str, Entry]):
     """Entries of one kind by name.
 
     >>> shapes = Registry[int]("shape", "drawing.shape", {"triangle": 3, "square": 4})
@@ -31,16 +31,21 @@ class Registry(Generic[Entry]):
     pmafl.errors.InputError: drawing.shape = 'squar': there is no such shape; did you mean 'square'?
     """
 
-    def __init__(self, kind: str, setting: str, entries: Mapping[str, Entry]) -> None:
-        """`kind` is what an entry is called, `setting` the key that names one."""
-        self.kind, self.setting = kind, setting
+    def __init__(
+        self, kind: str, setting: str, entries: Mapping[str, Entry], other: str = "package.module:name"
+    ) -> None:
+        """`kind` is what an entry is called, `setting` the key that names one, `other` what it takes too."""
+        self.kind, self.setting, self._other = kind, setting, other
         self._entries = dict(entries)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def names(self) -> list[str]:
         """All names, in the order of their registration."""
@@ -66,7 +71,7 @@ class Registry(Generic[Entry]):
         raise InputError(f"{self.setting} = {name!r}: there is no such {self.kind}; {advice}")
 
     def _choices(self) -> str:
-        return f"choose {', '.join(self._entries)} or package.module:name"
+        return f"choose {', '.join(self._entries)} or {self._other}"
 
 
 def make(maker: Callable[..., Any], what: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

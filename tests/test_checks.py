@@ -30,7 +30,7 @@ WIRELESS = {"run.learning": "none", "run.rounds": 8, "fleet.devices": 20}
         ({"cell.deadline_s": 1e-3}, "no device can take part"),
         ({"cell.gain_trace": "nowhere.npy"}, "cannot be read"),
         ({"data.dataset": "nowhere.npz"}, "no such file"),
-        ({"data.dataset": "mnits"}, "did you mean mnist?"),
+        ({"data.dataset": "mnits"}, "did you mean 'mnist'?"),
         ({"run.learning": "full", "data.directory": "nowhere"}, "no such directory"),
     ],
 )

@@ -5,11 +5,14 @@ are those of the unpacked originals, because the same file travels in different 
 wheels, tarballs, PNG sheets.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pmafl.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -150,4 +153,11 @@ CIFAR10 = Known(
     ),
 )  # fmt: skip
 
-KNOWN = {known.name: known for known in (MNIST, FASHION_MNIST, CIFAR10)}
+# Beside these, a name may stand for a function without arguments that gives arrays, as a user's own data do.
+DATASETS: Registry[Known | Callable[[], Any]] = Registry(
+    "data set",
+    "data.dataset",
+    {known.name: known for known in (MNIST, FASHION_MNIST, CIFAR10)},
+    other="a .npz file or package.module:name",
+)
+KNOWN = {name: entry for name, entry in DATASETS.items() if isinstance(entry, Known)}

@@ -1,6 +1,5 @@
 """`load`: a data set by name, file or function."""
 
-import difflib
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +7,9 @@ import numpy as np
 from pmafl.data.dataset import Dataset
 from pmafl.data.fetch import files_of
 from pmafl.data.formats import read_cifar, read_idx
-from pmafl.data.known import KNOWN, Known
+from pmafl.data.known import DATASETS, Known
 from pmafl.data.own import from_arrays, read_npz
-from pmafl.errors import InputError
-from pmafl.plugins import load_object
+from pmafl.registry import make
 
 
 def load(name: str, directory: str = "") -> Dataset:
@@ -19,26 +17,13 @@ def load(name: str, directory: str = "") -> Dataset:
 
     `directory` is searched first for the files of a known data set, and is where a relative .npz path starts.
     """
-    if name in KNOWN:
-        return _load_known(KNOWN[name], directory)
     if name.endswith(".npz"):
         path = Path(directory, name).expanduser()
         return from_arrays(name, read_npz(path), str(path))
-    if ":" in name:
-        return from_arrays(name, _call(name), name)
-    near = difflib.get_close_matches(name, KNOWN, n=1)
-    raise InputError(
-        f"data.dataset = {name!r}: must be {', '.join(KNOWN)}, a .npz file or package.module:callable"
-        + (f"; did you mean {near[0]}?" if near else "")
-    )
-
-
-def _call(name: str) -> object:
-    function = load_object(name, "data.dataset")
-    try:
-        return function()
-    except Exception as error:
-        raise InputError(f"data.dataset = {name!r}: calling it failed: {error}") from error
+    entry = DATASETS.find(name)
+    if isinstance(entry, Known):
+        return _load_known(entry, directory)
+    return from_arrays(name, make(entry, f"data.dataset = {name!r}", (), {}), name)
 
 
 def _load_known(known: Known, directory: str) -> Dataset:

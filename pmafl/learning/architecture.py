@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 from pmafl.errors import InputError
+from pmafl.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,9 @@ def _dense(*units: int) -> tuple[Linear, ...]:
     return tuple(Linear(inputs, outputs) for inputs, outputs in pairwise(units))
 
 
+# A network is a function of the shape of a sample and the number of classes. Those here give a description; a
+# user's own gives one too, or a torch module.
+NETWORKS: Registry[Callable[..., Any]] = Registry("network", "learning.model", {"mlp": mlp, "cnn": cnn})
 ARCHITECTURES: dict[str, Callable[..., Architecture]] = {"mlp": mlp, "cnn": cnn}
 
 

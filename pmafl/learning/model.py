@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
-from pmafl.learning.architecture import ARCHITECTURES, Architecture, Convolution
+from pmafl.learning.architecture import ARCHITECTURES, NETWORKS, Architecture, Convolution
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
-from pmafl.plugins import load_object
 from pmafl.settings import LearningSettings
 
 # Samples that go through the network at once: as many as pays.
@@ -122,16 +121,14 @@ def count_multiply_adds(model: Model, input_shape: tuple[int, ...]) -> int:
 
 
 def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    setting = f"learning.model = {path!r}"
-    if ":" not in path:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"{setting}: must be {known}, or package.module:name of a function that makes one")
-    build = load_object(path, "learning.model")
+    setting, build = f"learning.model = {path!r}", NETWORKS.find(path)
     try:
         module = build(input_shape, classes)
     except Exception as error:
         reason = _first_line(error)
         raise InputError(f"{setting}: calling it with ({input_shape}, {classes}) failed: {reason}") from error
+    if isinstance(module, Architecture):
+        module = as_module(module)
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
     _check_module(module, setting, input_shape, classes)

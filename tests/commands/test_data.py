@@ -59,7 +59,7 @@ def test_who_holds_what_is_drawn_for_the_settings_given(run, tmp_path):
     ("arguments", "complaint"),
     [
         (["--plot", "held.png"], "need the NAME of a data set"),
-        (["mnits"], "did you mean mnist"),
+        (["mnits"], "did you mean 'mnist'"),
         (["own.npz", "--set", "data.directory=/no/such"], "cannot be read: No such file"),
         (["own.npz", "--set", "fleet.devces=3"], r"did you mean fleet.devices"),
         (["own.npz", "--plot", "held.xyz", "--set", "fleet.devices=6"], "cannot be written"),

@@ -87,7 +87,7 @@ def test_a_prefix_that_names_leading_layers_is_a_split_by_layers():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"model": "resnet"}, "must be mlp, cnn, or package.module:name"),
+        ({"model": "resnet"}, "choose mlp, cnn or package.module:name"),
         ({"model": "no.such.module:net"}, "there is no module 'no'"),
         ({"model": USER + "missing"}, "has no 'missing'"),
         ({"model": USER + "branches"}, "Branches has no order of layers to split"),
