@@ -116,8 +116,9 @@ def _check_uploads(world: World) -> None:
 def _check_deadline(world: World) -> None:
     if world.settings.run.wireless == "none":
         return
-    work_cycles = world.costs.charged_iterations * world.fleet.samples * world.fleet.cycles_per_sample
-    fastest_s = float((work_cycles / world.fleet.max_frequency_hz).min())
+    with np.errstate(over="ignore"):  # longer than any number is too long
+        work_cycles = world.costs.charged_iterations * world.fleet.samples * world.fleet.cycles_per_sample
+        fastest_s = float((work_cycles / world.fleet.max_frequency_hz).min())
     if fastest_s >= world.settings.cell.deadline_s:
         raise InputError(
             f"cell.deadline_s = {world.settings.cell.deadline_s:g}: no device can take part, for the fastest "

@@ -14,7 +14,7 @@ WIRELESS = {"run.learning": "none", "run.rounds": 8, "fleet.devices": 20}
 @pytest.mark.parametrize(
     ("overrides", "part"),
     [
-        ({"policy.name": "nope"}, "there is no policy 'nope'"),
+        ({"policy.name": "nope"}, "policy.name = 'nope': there is no such policy"),
         ({"policy.name": "nowhere:policy"}, "no module 'nowhere'"),
         ({"policy.options": {"speed": 3}}, "speed"),
         ({"policy.name": "ocean", "policy.options": {"compute_fraction": 2.0}}, "compute_fraction is 2"),
@@ -29,7 +29,7 @@ WIRELESS = {"run.learning": "none", "run.rounds": 8, "fleet.devices": 20}
         ({"fleet.samples": 6_000, "cell.deadline_s": 100.0}, "the training set has 60000"),
         ({"cell.deadline_s": 1e-3}, "no device can take part"),
         ({"cell.gain_trace": "nowhere.npy"}, "cannot be read"),
-        ({"data.dataset": "nowhere.npz"}, "no such file"),
+        ({"data.dataset": "nowhere.npz"}, "No such file"),
         ({"data.dataset": "mnits"}, "did you mean 'mnist'?"),
         ({"run.learning": "full", "data.directory": "nowhere"}, "no such directory"),
     ],
@@ -60,7 +60,7 @@ def test_a_trace_that_is_too_short_for_one_of_many_is_refused(tmp_path):
 
 
 def test_what_many_settings_share_is_looked_at_once(tiny, monkeypatch):
-    calls = {"data": 0, "world": 0, "decide": 0}
+    calls = {"data": 0, "world": 0, "play": 0}
 
     def counted(name, function):
         def count(*arguments):
@@ -71,7 +71,7 @@ def test_what_many_settings_share_is_looked_at_once(tiny, monkeypatch):
 
     monkeypatch.setattr(data, "load", counted("data", data.load))
     monkeypatch.setattr(checks, "wireless_world", counted("world", checks.wireless_world))
-    monkeypatch.setattr(checks, "decide", counted("decide", checks.decide))
+    monkeypatch.setattr(checks, "play", counted("play", checks.play))
     changes = [
         {"run.seed": seed, "policy.tradeoff": tradeoff, "policy.name": policy}
         for seed in range(4)
@@ -79,7 +79,7 @@ def test_what_many_settings_share_is_looked_at_once(tiny, monkeypatch):
         for policy in ("dual", "ocean")
     ]
     checks.check(load("mnist", tiny | change) for change in changes)
-    assert calls == {"data": 1, "world": 4 + 1, "decide": 2}  # a world for each seed, and the second policy
+    assert calls == {"data": 1, "world": 4 + 1, "play": 2}  # a world for each seed, and the second policy
 
 
 def test_checking_needs_no_torch(tmp_path):

@@ -61,7 +61,7 @@ def test_help_loads_nothing_slow():
         (["run", "--resume", "nowhere"], "not a run directory"),
         (["compare", "--vary", "policy"], "KEY=A,B"),
         (["compare", "--vary", "policy=dual,dual"], "twice"),
-        (["compare", "--vary", "policy=dual,nope", "--set", "run.learning=none"], "no policy 'nope'"),
+        (["compare", "--vary", "policy=dual,nope", "--set", "run.learning=none"], "there is no such policy"),
         (["compare", "--vary", "algorithm=pma,nope"], "learning.algorithm = 'nope'"),
         (["compare", "--vary", "data.directory=nowhere"], "no such directory"),
         (
