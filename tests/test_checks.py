@@ -29,7 +29,7 @@ WIRELESS = {"run.learning": "none", "run.rounds": 8, "fleet.devices": 20}
         ({"fleet.samples": 6_000, "cell.deadline_s": 100.0}, "the training set has 60000"),
         ({"cell.deadline_s": 1e-3}, "no device can take part"),
         ({"cell.gain_trace": "nowhere.npy"}, "cannot be read"),
-        ({"data.dataset": "nowhere.npz"}, "no such file"),
+        ({"data.dataset": "nowhere.npz"}, "No such file"),
         ({"data.dataset": "mnits"}, "did you mean mnist?"),
         ({"run.learning": "full", "data.directory": "nowhere"}, "no such directory"),
     ],
