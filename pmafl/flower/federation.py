@@ -51,7 +51,7 @@ class Federation:
     def __init__(self, grid: Grid, world: World, directory: Path, grace_s: float, wait_s: float) -> None:
         assert world.method is not None, "a federation learns"
         self._directory, self._world, self._method = directory, world, world.method
-        self._run = _read_name(directory)
+        self._run, self._written = _read(directory)
         self._fleet = world.fleet
         settings, dataset = world.settings, known_data(world.settings)
         task = Task(
@@ -140,9 +140,10 @@ class Federation:
         for device, profile in profiles.items():
             for name in DECLARED:
                 now[name][device] = getattr(profile, name)
-        if any((values != getattr(self._fleet, name)).any() for name, values in now.items()):
-            self._fleet = replace(self._fleet, **now)
-            _write(self._directory, self._run, _as_lists(self._fleet))
+        self._fleet = replace(self._fleet, **now)
+        if (said := _as_lists(self._fleet)) != self._written:
+            _write(self._directory, self._run, said)
+            self._written = said
 
 
 def known_data(settings: Settings) -> data.Dataset | data.Known:
@@ -183,8 +184,8 @@ def _as_lists(fleet: Fleet) -> dict[str, list[float]]:
     return {name: getattr(fleet, name).tolist() for name in DECLARED}
 
 
-def _read_name(directory: Path) -> str:
-    """The name of a run, from a file that is whole and belongs to it."""
+def _read(directory: Path) -> tuple[str, dict[str, list[float]]]:
+    """The name of a run and what its devices said, from a file that is whole and belongs to it."""
     path, identity = directory / runs.FEDERATION, runs.identify(directory)
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
@@ -195,7 +196,7 @@ def _read_name(directory: Path) -> str:
         raise InputError(f"{path} is damaged (its digest does not fit); put it back from a copy")
     if known["run"] != identity.run:
         raise InputError(f"{path} belongs to another run ({known['run']!s:.8}); put it back from a copy")
-    return identity.run
+    return identity.run, known["fleet"]
 
 
 def _write(directory: Path, run: str, fleet: Mapping[str, list[float]]) -> None:

@@ -172,7 +172,9 @@ def carry_on(
             for callback in callbacks:
                 callback(world, record)
     rows = read_records(directory)
-    summary = write_summary(directory, summarise(world, state, rows, journal.wall_time_s), found.identity)
+    budget_j = Run(directory, this.settings, world).budget_j  # what real devices said last
+    summary = summarise(world, state, budget_j, rows, journal.wall_time_s)
+    summary = write_summary(directory, summary, found.identity)
     this.hold(settings=this.settings, world=world, rows=rows, summary=summary)
     return summary
 
@@ -203,7 +205,7 @@ def _new_run(directory: Path, settings: Settings, wait: bool = False, again: boo
     try:
         files.make_folder(directory)
     except OSError as error:
-        raise InputError(f"{directory!s:.200}: cannot be written ({error.strerror})") from None
+        raise _unusable(directory, error) from None
     with files.locked(directory, wait):
         if again and remains(directory):
             if read_settings(directory) != kept(settings, directory):
@@ -225,8 +227,16 @@ def write_new(directory: Path, settings: Settings) -> Identity:
     return identity
 
 
+def _unusable(directory: Path, error: OSError) -> InputError:
+    return InputError(f"{directory!s:.200}: cannot be written ({error.strerror})")
+
+
 def _refuse_remains(directory: Path) -> None:
-    if left := remains(directory):
+    try:
+        left = remains(directory)
+    except OSError as error:
+        raise _unusable(directory, error) from None
+    if left:
         if (directory / SETTINGS).exists():
             raise InputError(
                 f"{directory} already holds a run; go on with --resume {directory}, or choose another --out"

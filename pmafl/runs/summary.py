@@ -17,15 +17,16 @@ from pmafl.rounds import State
 from pmafl.runs import files
 from pmafl.runs.identity import Identity, digest_in, settings_text
 from pmafl.runs.records import RECORDS, last_check
+from pmafl.wireless.problem import Array
 from pmafl.world import World
 
 SUMMARY = "summary.json"
 
 
 def summarise(
-    world: World, state: State, records: list[dict[str, Any]], wall_time_s: float
+    world: World, state: State, budget_j: Array, records: list[dict[str, Any]], wall_time_s: float
 ) -> dict[str, Any]:
-    """The numbers of a whole run that people compare."""
+    """The numbers of a whole run that people compare, with the budgets that its devices had at its end."""
     rounds, settings = len(records), world.settings
     evaluated = [r for r in records if r["accuracy"] is not None]
     last = evaluated[-1] if evaluated else {}
@@ -47,8 +48,8 @@ def summarise(
         "scheduled_devices_per_round": sum(len(r["scheduled"]) for r in records) / rounds,
         "energy_per_device_round_j": float(energy_j.mean()) if wireless else None,
         "max_energy_per_device_round_j": float(energy_j.max()) if wireless else None,
-        "budget_j": float(world.fleet.budget_j.mean()),
-        **budgets.measure(state.queues.spent_j, world.fleet.budget_j, records, wireless),
+        "budget_j": float(budget_j.mean()),
+        **budgets.measure(state.queues.spent_j, budget_j, records, wireless),
         "mean_gap": _mean([r["gap"] for r in records if r["gap"] is not None]),
         "wall_time_s": round(wall_time_s, 3),
         "versions": versions(),
