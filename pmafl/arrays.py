@@ -24,7 +24,7 @@ DEFAULT_LIMIT_GB = 4.0  # of one file once it is unpacked
 CHUNK_BYTES = 1 << 20
 PLAIN_KINDS = "buifcSU"  # numbers and text; the rest is refused before it is read
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]  # of whatever type a file holds
 
 
 class Unreadable(Exception):
@@ -59,7 +59,7 @@ def open_file(path: Path) -> IO[bytes]:
     return file
 
 
-def read_npy(path: Path) -> Array:
+def read_npy(path: Path) -> AnyArray:
     """The array of a `.npy` file."""
     with open_file(path) as file:
         try:
@@ -70,7 +70,7 @@ def read_npy(path: Path) -> Array:
             raise Unreadable(f"not a readable .npy file of plain numbers ({_first_line(error)})") from None
 
 
-def read_npz(path: Path) -> dict[str, Array]:
+def read_npz(path: Path) -> dict[str, AnyArray]:
     """The arrays of a `.npz` file by name."""
     with open_file(path) as file:
         try:
@@ -82,10 +82,10 @@ def read_npz(path: Path) -> dict[str, Array]:
             raise Unreadable(f"not a readable .npz file of plain arrays ({_first_line(error)})") from None
 
 
-def _read_archive(archive: zipfile.ZipFile) -> dict[str, Array]:
+def _read_archive(archive: zipfile.ZipFile) -> dict[str, AnyArray]:
     members = archive.infolist()
     _check_size(sum(member.file_size for member in members))
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, AnyArray] = {}
     for member in members:
         name = member.filename.removesuffix(".npy")
         if name == member.filename:
@@ -99,7 +99,7 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, Array]:
     return arrays
 
 
-def _read_array(file: IO[bytes], size_bytes: int) -> Array:
+def _read_array(file: IO[bytes], size_bytes: int) -> AnyArray:
     """An array of which so many bytes are there, its header included, or said to be there."""
     shape, fortran_order, dtype = _read_header(file)
     if dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:

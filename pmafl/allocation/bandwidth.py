@@ -8,7 +8,7 @@ floors on the share.
 import numpy as np
 
 from pmafl.allocation.frontier import LARGEST_EFFICIENCY, Frontier
-from pmafl.allocation.roots import rising_root
+from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Sets
 from pmafl.wireless.problem import Array
 from pmafl.wireless.radio import exp_remainder, largest_efficiency
@@ -41,9 +41,9 @@ def bandwidth(members: Frontier, sets: Sets, weight: Array, compute: Array, uplo
     def residual(log_price: Array) -> tuple[Array, Array]:
         log_y = efficiency(log_price)
         share = full_share / np.exp(log_y)
-        total = np.maximum(sets.sum(share), 1e-300)
+        total = np.maximum(sets.sum(share), NOT_ZERO)
         elasticity = np.where(log_y < log_limit, 1 / log_price_slope(log_y), 0.0)
-        return np.log(band / total), np.maximum(sets.sum(share * elasticity) / total, 1e-9)
+        return np.log(band / total), np.maximum(sets.sum(share * elasticity) / total, LEAST_SLOPE)
 
     low = sets.largest(log_price_ratio(log_least) + log_cost)
     high = sets.largest(log_price_ratio(log_limit) + log_cost)

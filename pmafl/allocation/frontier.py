@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmafl.allocation.roots import rising_root
+from pmafl.allocation.roots import NOT_ZERO, rising_root
 from pmafl.wireless.cpu import compute_energy, fastest_time
 from pmafl.wireless.problem import Array, Index, RoundProblem
 from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_efficiency
@@ -29,6 +29,7 @@ LARGEST_EFFICIENCY = 300.0
 LEAST_COMPUTE = 1e-9
 # Part of an energy cap that is left unused: where the energy rises steeply, rounding must not lead beyond it.
 CAP_MARGIN = 1e-10
+ROUNDING = 1e-12  # by which an energy at its cap may seem to exceed it
 BLOCK = 16384  # devices at a time: what fits a processor's cache
 
 
@@ -219,7 +220,7 @@ def limit_energy(frontier: Frontier) -> None:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))
         end = point(frontier, frontier.log_end)
     frontier.end_log_price[:] = end.log_price
-    within = end.energy_j <= frontier.energy_cap_j * (1 + 1e-12)
+    within = end.energy_j <= frontier.energy_cap_j * (1 + ROUNDING)
     frontier.min_share[:] = np.where(within, np.maximum(end.share, frontier.min_share), np.inf)
 
 
@@ -237,7 +238,7 @@ def _start(frontier: Frontier, end_share: Array) -> Array:
 
 def _end_within_cap(frontier: Frontier) -> Array:
     """Where the energy, which rises all along the frontier, meets its cap."""
-    log_cap = np.log(np.maximum(frontier.energy_cap_j, 1e-300)) - CAP_MARGIN
+    log_cap = np.log(np.maximum(frontier.energy_cap_j, NOT_ZERO)) - CAP_MARGIN
 
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)

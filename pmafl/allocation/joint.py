@@ -8,7 +8,7 @@ straight line in logarithms, so a handful of Newton steps settle it.
 import numpy as np
 
 from pmafl.allocation.frontier import Frontier, at_price, point
-from pmafl.allocation.roots import rising_root
+from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Allocation, Sets
 from pmafl.wireless.problem import Array
 
@@ -50,8 +50,8 @@ def _balance(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> t
         log_y = at_price(members, log_price[sets.owner] - log_weight, log_y)
         at = point(members, log_y)
         elasticity = np.where(log_y < members.log_end, -at.share_slope / at.price_slope, 0.0)
-        share = np.maximum(sets.sum(at.share), 1e-300)
-        return np.log(band / share), np.maximum(sets.sum(at.share * elasticity) / share, 1e-9)
+        share = np.maximum(sets.sum(at.share), NOT_ZERO)
+        return np.log(band / share), np.maximum(sets.sum(at.share * elasticity) / share, LEAST_SLOPE)
 
     low = sets.largest(point(members, members.log_start).log_price + log_weight)
     high = sets.largest(members.end_log_price + log_weight)
@@ -73,14 +73,14 @@ def _approach(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> 
         at = point(members, log_y)
         worth = at.log_price + log_weight
         if turn == 0:
-            log_price = np.log(np.maximum(sets.sum(np.exp(worth) * at.share) / band, 1e-300))
+            log_price = np.log(np.maximum(sets.sum(np.exp(worth) * at.share) / band, NOT_ZERO))
         exponent = at.share_slope / at.price_slope
         for _ in range(2):
             price = log_price[sets.owner]
             ended = price >= end_log_price
             share = at.share * np.exp(exponent * np.clip(price - worth, -20, 20))
             share = np.where(ended, members.min_share, share)
-            total = np.maximum(sets.sum(share), 1e-300)
+            total = np.maximum(sets.sum(share), NOT_ZERO)
             slope = np.minimum(sets.sum(np.where(ended, 0.0, share * exponent)) / total, -0.01)
             log_price = log_price + np.clip(np.log(band / total) / slope, -5, 5)
         step = np.clip((log_price[sets.owner] - worth) / at.price_slope, -2, 2)

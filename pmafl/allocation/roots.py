@@ -6,6 +6,9 @@ import numpy as np
 
 from pmafl.wireless.problem import Array
 
+NOT_ZERO = 1e-300  # in place of a 0 that would be divided by, or have no logarithm
+LEAST_SLOPE = 1e-9  # of a sum that is all but flat: a root is sought with a slope above 0
+
 STEPS = 200
 # Newton's error squares with each step: after a step this small, from a value this small, nothing is left.
 SMALL_STEP, SMALL_VALUE = 1e-8, 1e-6

@@ -87,6 +87,11 @@ class Allocation:
 Allocator = Callable[[Frontier, Sets, Array], Allocation]
 
 
+def count_fitting(min_share: Array) -> int:
+    """How many devices, in order, fit the band together."""
+    return int(np.searchsorted(np.cumsum(min_share), 1.0, side="right"))
+
+
 def energy_weights(queue_j: Array, sets: Sets) -> Array:
     """The weight of each member's energy: its queue, or 1 in a set where all queues are empty.
 

@@ -6,6 +6,7 @@ allocator's result into one with the formulas of the wireless room.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -75,6 +76,21 @@ class Decision:
 Plain = Callable[[RoundProblem, np.random.Generator], Decision]
 
 
+class Priced(Protocol):
+    """Devices with a queue and a worth each: a round problem, or a market of some of its devices."""
+
+    @property
+    def queue_j(self) -> Array: ...
+
+    @property
+    def value(self) -> Array: ...
+
+
+def member_objective(priced: Priced, device: Index, energy_j: Array) -> Array:
+    """What each scheduled device adds to the objective of the round, q*E - V*D; the less, the better."""
+    return priced.queue_j[device] * energy_j - priced.value[device]
+
+
 def decide(
     problem: RoundProblem, policy: str, allocation: Allocation, lower_bound: float | None = None
 ) -> Decision:
@@ -93,8 +109,7 @@ def decide(
         efficiency = spectral_efficiency(share, upload_time_s, bits, problem.bandwidth_hz)
         upload_energy_j = upload_energy(efficiency, gain, bits, problem.noise_w_per_hz)
         power_w = upload_energy_j / upload_time_s
-    queue_j, value = problem.queue_j[device], problem.value[device]
-    objective = float(np.sum(queue_j * (compute_energy_j + upload_energy_j) - value))
+    objective = float(np.sum(member_objective(problem, device, compute_energy_j + upload_energy_j)))
     if lower_bound is not None:  # rounding may put a tight bound a hair above
         lower_bound = min(lower_bound, objective)
 

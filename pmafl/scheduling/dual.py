@@ -12,7 +12,7 @@ import numpy as np
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Allocation, Sets, energy_weights
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Plain, decide
+from pmafl.scheduling.decision import Decision, Plain, decide, member_objective
 from pmafl.scheduling.market import Market, count_willing, offers, open_market
 from pmafl.wireless.problem import Array, Mask, RoundProblem
 
@@ -103,5 +103,4 @@ def _solve(market: Market, masks: Mask) -> tuple[Allocation, Array]:
     """The best allocation of each set, and its objective."""
     sets = Sets.from_masks(masks)
     allocation = joint(market.frontier, sets, energy_weights(market.queue_j, sets))
-    cost = market.queue_j[sets.device] * allocation.energy_j
-    return allocation, sets.sum(cost - market.value[sets.device])
+    return allocation, sets.sum(member_objective(market, sets.device, allocation.energy_j))

@@ -8,7 +8,7 @@ from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Sets, energy_weights
 from pmafl.errors import InputError
-from pmafl.scheduling.decision import Decision, Plain, decide
+from pmafl.scheduling.decision import Decision, Plain, decide, member_objective
 from pmafl.wireless.problem import RoundProblem
 
 MOST_DEVICES = 16
@@ -30,8 +30,7 @@ def exhaustive() -> Plain:
         for first in range(0, len(masks), BLOCK):
             sets = Sets.from_masks(masks[first : first + BLOCK])
             allocation = joint(frontier, sets, energy_weights(problem.queue_j, sets))
-            cost = problem.queue_j[sets.device] * allocation.energy_j
-            objectives = sets.sum(cost - problem.value[sets.device])
+            objectives = sets.sum(member_objective(problem, sets.device, allocation.energy_j))
             choice = int(objectives.argmin())
             if objectives[choice] < best_objective:
                 best, best_objective = allocation.only(choice), objectives[choice]

@@ -7,7 +7,8 @@ for each set. Prefixes of the order are solved together, a block at a time.
 import numpy as np
 
 from pmafl.allocation.frontier import Frontier
-from pmafl.allocation.sets import Allocation, Allocator, Sets, energy_weights
+from pmafl.allocation.sets import Allocation, Allocator, Sets, count_fitting, energy_weights
+from pmafl.scheduling.decision import member_objective
 from pmafl.wireless.problem import Array, RoundProblem
 
 BLOCK = 32  # sets solved together
@@ -32,15 +33,15 @@ def expand(
     wanted = (min_share <= 1) & (problem.samples > 0)
     free = np.flatnonzero(wanted & (problem.queue_j == 0))
     free = free[np.argsort(min_share[free] / problem.samples[free], kind="stable")]
-    free = free[: _fitting(min_share[free])]
+    free = free[: count_fitting(min_share[free])]
     paid = np.flatnonzero(wanted & (problem.queue_j > 0))
     order = np.concatenate([free, paid[np.argsort(rank[paid], kind="stable")]])
-    fitting = _fitting(min_share[order])
+    fitting = count_fitting(min_share[order])
 
     def solve(lengths: range) -> tuple[Allocation, Array]:
         sets = Sets.prefixes(order, lengths)
         allocation = allocator(frontier, sets, energy_weights(problem.queue_j, sets))
-        return allocation, problem.queue_j[sets.device] * allocation.energy_j - problem.value[sets.device]
+        return allocation, member_objective(problem, sets.device, allocation.energy_j)
 
     length = free.size
     best, losses = solve(range(length, length + 1))
@@ -58,8 +59,3 @@ def expand(
             break
         length = lengths[-1]
     return best
-
-
-def _fitting(min_share: Array) -> int:
-    """How many devices, in order, fit the band together."""
-    return int(np.searchsorted(np.cumsum(min_share), 1.0, side="right"))

@@ -29,7 +29,7 @@ from pmafl.allocation.frontier import (
     power_end,
     set_ends,
 )
-from pmafl.allocation.roots import rising_root
+from pmafl.allocation.roots import NOT_ZERO, rising_root
 from pmafl.progress import Progress, ignore
 from pmafl.wireless.problem import Array, Index, Mask, RoundProblem, usable_gain
 from pmafl.wireless.radio import min_share
@@ -49,7 +49,6 @@ LARGEST_STEP = 2.0
 NEAR = 1.05  # a frontier's end is sought if its limits are as near as this
 PASS_LEFT = 0.3  # of the work is left after a pass over all devices, as far as one can know
 LEAST_SLOPE = 1e-6
-TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +151,16 @@ class _Fleet:
                 block = _Block(self, device[here])
                 log_price[here], demand = block.prices(log_price[here], band_price)
                 inner = log_price[here] > LOG_SMALLEST
-                price_rise = np.where(inner, -demand.cross_curve / np.maximum(demand.energy_curve, TINY), 0.0)
+                price_rise = np.where(
+                    inner, -demand.cross_curve / np.maximum(demand.energy_curve, NOT_ZERO), 0.0
+                )
                 used += float(weight[here] @ demand.share)
                 fall += float(weight[here] @ (demand.share_curve + demand.cross_curve * price_rise))
                 response[here] = price_rise * band_price / (block.highest * np.exp(log_price[here]))
                 part = min(start + BLOCK, device.size) / device.size
                 progress(1 - PASS_LEFT**passes * (1 - (1 - PASS_LEFT) * part))
             passes += 1
-            used = max(used, TINY)
+            used = max(used, NOT_ZERO)
             slope = max(band_price * fall / used, LEAST_SLOPE)
             return np.array([np.log(self.levels / used)]), np.array([slope])
 
@@ -199,8 +200,8 @@ class _Block:
             price = self.highest[moved] * np.exp(log_price[moved])
             for whole, part in zip(demand, self._demand(moved, price, band_price), strict=True):
                 whole[moved] = part
-            used_j = np.maximum(demand.energy_j[moved], TINY)
-            value[moved] = np.log(np.maximum(self.budget_j[moved], TINY) / used_j)
+            used_j = np.maximum(demand.energy_j[moved], NOT_ZERO)
+            value[moved] = np.log(np.maximum(self.budget_j[moved], NOT_ZERO) / used_j)
             slope[moved] = np.maximum(price * demand.energy_curve[moved] / used_j, LEAST_SLOPE)
             return value + slope * (log_price - seen), slope
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmafl.allocation.frontier import Frontier, frontiers
 from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets, energy_weights
+from pmafl.allocation.sets import Sets, count_fitting, energy_weights
 from pmafl.errors import NoAnswer
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.reasons import unable
@@ -42,7 +42,7 @@ def allocate_fitting(
     """
     frontier = frontier or frontiers(problem)
     able = wanted[frontier.min_share[wanted] <= 1]
-    fitting = int(np.searchsorted(np.cumsum(frontier.min_share[able]), 1.0, side="right"))
+    fitting = count_fitting(frontier.min_share[able])
     scheduled, dropped = np.zeros((2, problem.devices), bool)
     scheduled[able[:fitting]] = True
     dropped[wanted] = True

@@ -6,6 +6,7 @@ import numpy as np
 
 from pmafl.allocation.frontier import Frontier, at_price, blocks, frontiers, point
 from pmafl.allocation.roots import rising_root
+from pmafl.allocation.sets import count_fitting
 from pmafl.wireless.problem import Array, Index, RoundProblem
 
 
@@ -35,7 +36,7 @@ def count_willing(market: Market) -> int:
     if market.frontier.silent:
         return market.device.size
     log_y = market.frontier.log_end.copy()
-    few, many = 0, 1 + int(np.searchsorted(np.cumsum(market.frontier.min_share), 1.0, side="right"))
+    few, many = 0, 1 + count_fitting(market.frontier.min_share)
     count = many - 1  # often all that can fit at all are willing
     while many - few > 1:
         share, _ = offers(market, log_y[:count], market.log_limit[count - 1])

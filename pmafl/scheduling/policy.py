@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
 from pmafl.wireless.problem import Array, Mask, RoundProblem
@@ -34,6 +35,7 @@ from pmafl.wireless.problem import Array, Mask, RoundProblem
 State = Mapping[str, NDArray[Any]]
 
 
+@brief
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """What the server knows before the first round.

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmafl.allocation.frontier import frontiers
 from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets
+from pmafl.allocation.sets import Sets, count_fitting
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.wireless.problem import RoundProblem
 
@@ -22,7 +22,7 @@ def rs_wel() -> Plain:
         frontier = frontiers(replace(problem, energy_cap_j=np.full(problem.devices, np.inf)))
         order = rng.permutation(problem.devices)
         order = order[frontier.min_share[order] <= 1]
-        fitting = int(np.searchsorted(np.cumsum(frontier.min_share[order]), 1.0, side="right"))
+        fitting = count_fitting(frontier.min_share[order])
         sets = Sets.prefixes(order, [fitting])
         return decide(problem, "rs-wel", joint(frontier, sets, np.ones(fitting)))
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from pmafl.allocation import ALLOCATORS
 from pmafl.allocation.frontier import Frontier, frontiers
+from pmafl.allocation.roots import NOT_ZERO
 from pmafl.allocation.time_division import time_division
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
@@ -19,7 +20,7 @@ def set_expansion(inner: str = "joint") -> Plain:
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         frontier = frontiers(problem)
-        queue_j = np.maximum(problem.queue_j, 1e-300)
+        queue_j = np.maximum(problem.queue_j, NOT_ZERO)
         rank = np.log(queue_j) + log_energy(frontier, 1 / problem.devices)
         return decide(
             problem, "set-expansion", expand(problem, frontier, rank, frontier.min_share, allocator)
