@@ -1,6 +1,7 @@
 """The layers of the package: nothing imports from above, and no two rooms import each other."""
 
 import ast
+import re
 from pathlib import Path
 
 import pmafl
@@ -95,6 +96,14 @@ def edges(types_too):
 
 def test_every_room_has_its_layer():
     assert {room(module) for module in MODULES} - {""} <= set(HEIGHT)
+
+
+def test_the_table_of_rooms_has_every_room_in_its_layer():
+    table = (ROOT.parent / "docs" / "architecture.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", table, flags=re.MULTILINE)
+    listed = [(name, int(layer) - 1) for layer, names in rows for name in re.findall(r"`(\w+)`", names)]
+    assert dict(listed) == {name: height for name, height in HEIGHT.items() if name != "__main__"}
+    assert len(listed) == len(dict(listed))
 
 
 def test_nothing_imports_what_does_not_exist():
