@@ -36,8 +36,8 @@ METRICS = {
     "final_accuracy": "final accuracy",
     "best_accuracy": "best accuracy",
     "final_loss": "final loss",
-    "scheduled_samples_per_round": "samples a round",
-    "scheduled_devices_per_round": "devices a round",
+    "scheduled_samples_per_round": "samples per round",
+    "scheduled_devices_per_round": "devices per round",
     "energy_per_device_round_j": "energy (J)",
     "max_energy_per_device_round_j": "worst device (J)",
 }

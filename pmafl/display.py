@@ -69,7 +69,7 @@ def patiently(show: Callable[[str], None]) -> Listener:
 
 
 class _Plain:
-    """A line a round."""
+    """A line per round."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -127,7 +127,7 @@ def _facts(world: World, record: Record) -> dict[str, str]:
     facts = {"scheduled": f"{len(record.scheduled)} devices, {record.scheduled_samples} samples{dropped}"}
     if world.settings.run.wireless == "full":
         mean_j, worst_j, budget_j = record.mean_energy_j, record.worst_energy_j, world.fleet.budget_j.mean()
-        facts["energy"] = f"{mean_j:.3g} J a device and round, worst {worst_j:.3g}, budget {budget_j:.3g}"
+        facts["energy"] = f"{mean_j:.3g} J per device and round, worst {worst_j:.3g}, budget {budget_j:.3g}"
     if record.accuracy is not None:
         facts["accuracy"] = f"{record.accuracy:.2%}, worst tenth {record.worst_tenth_accuracy:.2%}"
     return facts
@@ -178,12 +178,12 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         loss = summary["final_loss"]
         yield "final loss", "not a number: the training diverged" if loss is None else f"{loss:.4f}"
     devices, samples = summary["scheduled_devices_per_round"], summary["scheduled_samples_per_round"]
-    yield "scheduled a round", f"{devices:.1f} devices, {samples:.0f} samples"
+    yield "scheduled per round", f"{devices:.1f} devices, {samples:.0f} samples"
     if summary["energy_per_device_round_j"] is not None:
         budget_j = summary["budget_j"]
         mean_j, worst_j = summary["energy_per_device_round_j"], summary["max_energy_per_device_round_j"]
         yield (
-            "energy a device and round",
+            "energy per device and round",
             f"{mean_j:.4g} J ({mean_j / budget_j:.0%} of the budget of {budget_j:.4g} J)",
         )
         share = summary.get("max_share_of_budget", worst_j / budget_j)  # older runs have no such number

@@ -26,7 +26,7 @@ class Efficiency:
         rounds: how many there were.
         samples: scheduled in all rounds.
         bound: the best possible.
-        used: energy as a part of the device's whole budget, one entry a device.
+        used: energy as a part of the device's whole budget, one entry per device.
         turns: rounds that each device took part in.
     """
 

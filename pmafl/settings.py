@@ -68,7 +68,7 @@ class Distribution(Section):
 
 Spread = float | tuple[float, ...] | Distribution
 SPREAD_FORMS = (
-    'a number, a list with one number a device, {distribution = "uniform" or "loguniform", low, high} '
+    'a number, a list with one number per device, {distribution = "uniform" or "loguniform", low, high} '
     'or {distribution = "choice", values = [...]}'
 )
 
@@ -121,7 +121,7 @@ def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] =
             spread: Spread = _distribution(value)
         elif isinstance(value, list | tuple):
             if not value:
-                raise ValueError("is an empty list; it needs one number a device")
+                raise ValueError("is an empty list; it needs one number per device")
             spread = tuple(_number(v) for v in value)
         else:
             spread = _number(value)
@@ -184,7 +184,7 @@ class FleetSettings(Section):
     """The devices. Every quantity is a number for all, a list, or a distribution."""
 
     devices: int = Field(ge=1, le=10_000_000, description="number of devices K")
-    samples: SampleSpread = Field(description='training samples a device; "equal" divides the data set')
+    samples: SampleSpread = Field(description='training samples per device; "equal" divides the data set')
     cycles_per_operation: PositiveSpread = Field(description="CPU cycles for one multiply-add")
     max_frequency_hz: PositiveSpread = Field(description="fastest CPU clock")
     max_power_w: PositiveSpread = Field(description="largest transmit power")

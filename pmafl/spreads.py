@@ -7,7 +7,7 @@ from pmafl.settings import Distribution, Spread
 
 
 def draw(spread: Spread, devices: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """One value a device from a number, a list or a distribution."""
+    """One value per device from a number, a list or a distribution."""
     if not isinstance(spread, Distribution):
         return np.broadcast_to(np.asarray(spread, dtype=np.float64), (devices,)).copy()
     if spread.distribution == "choice":
@@ -18,7 +18,7 @@ def draw(spread: Spread, devices: int, rng: np.random.Generator) -> NDArray[np.f
 
 
 def draw_samples(spread: Spread | str, devices: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
-    """Whole numbers of training samples a device, or None for "equal": what dividing the data set gives."""
+    """Whole numbers of training samples per device, or None for "equal": what dividing the data set gives."""
     if isinstance(spread, str):
         return None
     return np.maximum(np.rint(draw(spread, devices, rng)), 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The commands of the program, one a file. Heavy imports stand inside the functions: help must be fast."""
+"""The commands of the program, one per file. Heavy imports stand inside the functions: help must be fast."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ WhatIfOption = Annotated[
     typer.Option(
         metavar="policy=NAME|samples=N,N,...",
         help="Also the bound of another policy, or of scheduled sample volumes: one number for all rounds, "
-        "one a round, or a file with them. May be repeated.",
+        "one per round, or a file with them. May be repeated.",
     ),
 ]
 
@@ -103,7 +103,7 @@ def tables(assessment: Assessment) -> Iterator[Table]:
 def remarks(assessment: Assessment) -> Iterator[str]:
     """What the tables mean, in sentences."""
     for promise in assessment.promises:
-        yield f"{promise.name}, scheduling {promise.scheduled_share.mean():.1%} of the samples a round:"
+        yield f"{promise.name}, scheduling {promise.scheduled_share.mean():.1%} of the samples per round:"
         yield from (f"  {remark}" for remark in promise.remarks)
     yield from assessment.remarks
     recorded, replayed = assessment.recorded_test_loss, float(assessment.found.test_loss)

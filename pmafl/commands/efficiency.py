@@ -22,7 +22,9 @@ def efficiency(
     policy: Annotated[
         str | None, typer.Option(help="Scheduling policy; short for --set policy.name=...")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON only, with one entry a device.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print JSON only, with one entry per device.")
+    ] = False,
 ) -> None:
     """Hold scheduled samples against a bound that no schedule can exceed, and show what each device used.
 

@@ -52,7 +52,7 @@ def split(
 ) -> Partition:
     """Split a data set over devices.
 
-    `sizes` asks for exactly so many training samples a device. Without it every device gets N // K, except
+    `sizes` asks for exactly so many training samples per device. Without it every device gets N // K, except
     under shards, where the paper's rule gives about N / K.
     """
     class_sizes = np.bincount(train_labels)
@@ -76,7 +76,7 @@ def _checked_sizes(sizes: IntArray | None, devices: int, samples: int) -> IntArr
     if sizes is None:
         return np.full(devices, samples // devices, dtype=np.int64)
     if len(sizes) != devices or np.min(sizes) < 1:
-        raise InputError(f"fleet.samples: must be {devices} numbers of at least 1, one a device")
+        raise InputError(f"fleet.samples: must be {devices} numbers of at least 1, one per device")
     if np.sum(sizes) > samples:
         raise InputError(
             f"fleet.samples: the devices ask for {np.sum(sizes)} samples together, but the training set has "

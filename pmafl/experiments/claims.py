@@ -36,7 +36,7 @@ class Claim:
 
     Attributes:
         text: what it says.
-        read: our number from the runs, an entry a seed.
+        read: our number from the runs, an entry per seed.
         paper: its number, where it has one.
         where: in the paper.
         figure, dataset: whose runs decide.

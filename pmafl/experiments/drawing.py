@@ -80,7 +80,7 @@ def ends(axes: Axes, study: Study, quantity: str) -> None:
 
 
 def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
-    """Scheduled samples a round, over all seeds of the wireless side."""
+    """Scheduled samples per round, over all seeds of the wireless side."""
     colours = _colours(study.curves)
     values = study.values
     width = 0.8 / len(colours)
@@ -91,7 +91,7 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
         )
         axes.bar(place, found.mean, width, yerr=found.half_width, color=colours[curve.method])
     axes.set_xticks(range(len(values)), values)
-    axes.set_ylabel("scheduled samples a round")
+    axes.set_ylabel("scheduled samples per round")
 
 
 def shared_legend(drawing: Figure, curves: Sequence[Curve]) -> None:

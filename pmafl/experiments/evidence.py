@@ -40,7 +40,7 @@ class Allocations(NamedTuple):
 
 
 class Evidence:
-    """A finished study, or its first rounds. Accuracies are in percent; arrays have an entry a seed.
+    """A finished study, or its first rounds. Accuracies are in percent; arrays have an entry per seed.
 
     A run that diverged has no numbers (NaN): what it still guesses right says nothing.
     """

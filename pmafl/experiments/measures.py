@@ -1,4 +1,4 @@
-"""The numbers that claims are about, each a function from the evidence to an array with an entry a seed.
+"""The numbers that claims are about, each a function from the evidence to an array with an entry per seed.
 
 A curve is a method and a value of what its figure varies. Accuracies are in percentage points.
 """

@@ -241,13 +241,13 @@ def history(jobs: Sequence[Job], quantity: str, until: int | None = None) -> tup
 
 
 def final(jobs: Sequence[Job], quantity: str, until: int | None = None) -> Array:
-    """Mean over the last part of the rounds, one entry a run."""
+    """Mean over the last part of the rounds, one entry per run."""
     rounds, values = history(jobs, quantity, until)
     return np.asarray(values[:, rounds > (1 - LAST_PART) * rounds.max()].mean(axis=1))
 
 
 def summaries(jobs: Sequence[Job], metric: str) -> Array:
-    """A number of the summaries, one entry a run."""
+    """A number of the summaries, one entry per run."""
     return np.array([_summary(job)[metric] for job in jobs], dtype=float)
 
 

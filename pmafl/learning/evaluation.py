@@ -29,7 +29,7 @@ class Metrics:
     accuracy_std: standard deviation of the accuracy over devices.
     worst_tenth_accuracy: mean accuracy of the tenth of the devices that fare worst.
     global_accuracy: of one global model on the whole test set; None where models are personal.
-    device_accuracy, device_loss: one value a device.
+    device_accuracy, device_loss: one value per device.
     """
 
     accuracy: float

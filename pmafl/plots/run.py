@@ -34,14 +34,14 @@ def learning_curve(axes: Axes, records: Records, key: str, label: str, scale: fl
 
 
 def energy_against_budget(axes: Axes, records: Records, budget_j: Array) -> None:
-    """Average energy a round of each device, devices in order of it, against their budgets."""
+    """Average energy per round of each device, devices in order of it, against their budgets."""
     spent_j = energy_by_device(records, budget_j.size) / len(records)
     order = np.argsort(spent_j)
     columns(axes, 0, spent_j[order], label="used")
     outline: dict[str, Any] = {"fill": False, "baseline": None, "linewidth": mpl.rcParams["lines.linewidth"]}
     columns(axes, 0, budget_j[order], color=COLOURS[1], label="budget", **outline)
     highest_j = max(spent_j.max(), budget_j.max())
-    axes.set(xlabel="device, in order of use", ylabel="energy a round (J)", ylim=(0, 1.25 * highest_j))
+    axes.set(xlabel="device, in order of use", ylabel="energy per round (J)", ylim=(0, 1.25 * highest_j))
     axes.legend(loc="upper left", ncols=2)
 
 

@@ -1,4 +1,4 @@
-"""``rounds.jsonl``: one line a round, sealed so that any line that is damaged, edited or foreign is noticed.
+"""``rounds.jsonl``: one line per round, sealed so that a line that is damaged, edited or foreign is noticed.
 
 The last entry of a line, ``check``, is a digest of the line and of the check before it; the first line
 follows on the digest of the run's settings. So the check of a line stands for all lines up to it.
@@ -84,7 +84,7 @@ def last_check(path: Path) -> str:
 
 
 def read_records(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rounds of a run, one dict a complete line; a line that is not as it was written is an error.
+    """The rounds of a run, one dict per complete line; a line that is not as it was written is an error.
 
     Lines of version 0.1 have no checks: of those it is only seen that they can be read.
     """

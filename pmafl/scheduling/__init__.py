@@ -1,4 +1,4 @@
-"""Which devices take part in a round: one policy a file, found here by name or at ``package.module:name``.
+"""Which devices take part in a round: one policy per file, found here by name or at ``package.module:name``.
 
 A policy is a function of the round problem and a random generator that gives a `Decision`; what plans or
 remembers has more (see `policy`). A user's own is one function and one line, ``POLICIES.register("mine",

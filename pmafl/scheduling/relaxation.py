@@ -33,7 +33,7 @@ class Case:
 
     Attributes:
         sign: -1 for at most that many, 1 for at least that many, 0 for any number.
-        turns: how many, one entry a device.
+        turns: how many, one entry per device.
     """
 
     sign: int
@@ -47,7 +47,7 @@ class Prices:
     Attributes:
         energy: of a joule, shape (cases, devices).
         turn: of taking part (at most) or not taking part (at least), shape (cases, devices).
-        band: of the band, one entry a round.
+        band: of the band, one entry per round.
     """
 
     energy: Array

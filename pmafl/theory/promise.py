@@ -32,7 +32,7 @@ class Promise:
 
 
 def promise(name: str, constants: Constants, found: Measurement, scheduled_samples: Array) -> Promise:
-    """The bound for `scheduled_samples` (one number a round) from the losses that were measured."""
+    """The bound for `scheduled_samples` (one number per round) from the losses that were measured."""
     losses, used, remarks = {}, {}, []
     for form, taken in ((SOUND, constants), (PRINTED, replace(constants, pl_constant=None))):
         try:

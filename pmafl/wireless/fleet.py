@@ -18,7 +18,7 @@ from pmafl.wireless.problem import Array
 @brief
 @dataclass(frozen=True)
 class Fleet:
-    """One entry a device in every array.
+    """One entry per device in every array.
 
     Attributes:
         samples: training samples D.

@@ -1,4 +1,4 @@
-"""The federated algorithms: one a file, found by name or at ``package.module:name``.
+"""The federated algorithms: one per file, found by name or at ``package.module:name``.
 
 A new one is a function from the learning settings and its options to an `Algorithm`. Ditto, which trains a
 personal model beside the shared one, is:

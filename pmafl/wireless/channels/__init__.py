@@ -1,4 +1,4 @@
-"""Channel models: one a file, found by name or at ``package.module:name``.
+"""Channel models: one per file, found by name or at ``package.module:name``.
 
 A model is a function from a `Site` and its options to a `Channel`:
 
