@@ -59,6 +59,11 @@ def open_file(path: Path) -> IO[bytes]:
     return file
 
 
+def in_order(array: AnyArray) -> AnyArray:
+    """The same values as safetensors writes them: it takes the bytes of any array for those of C's order."""
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C")
+
+
 def read_npy(path: Path) -> AnyArray:
     """The array of a `.npy` file."""
     with open_file(path) as file:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
+from pmafl.arrays import in_order
 from pmafl.errors import InputError
 from pmafl.runs import write_atomically
 
@@ -63,7 +64,11 @@ class HeadStore:
 
     def save(self, head: Head) -> None:
         moments = {"before": head.before, "after": head.after}
-        tensors = {f"{when}/{name}": array for when, held in moments.items() for name, array in held.items()}
+        tensors = {
+            f"{when}/{name}": in_order(array)
+            for when, held in moments.items()
+            for name, array in held.items()
+        }
         content = save_safetensors({"round": np.array([head.round]), **tensors})
         if self._file:
             self._file.parent.mkdir(parents=True, exist_ok=True)

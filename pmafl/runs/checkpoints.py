@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
+from pmafl.arrays import in_order
 from pmafl.errors import InputError
 from pmafl.rounds import State, from_arrays, to_arrays
 from pmafl.runs import files
@@ -162,7 +163,7 @@ class Checkpoints:
         return self.folder / f"{kind}-{round_index:08d}.safetensors"
 
     def _write(self, notes: Notes, tensors: Tensors) -> None:
-        text = json.dumps(asdict(notes))
+        text, tensors = json.dumps(asdict(notes)), {name: in_order(a) for name, a in tensors.items()}
         content = save_safetensors(tensors, {"notes": text, "digest": _digest(text, tensors)})
         files.write_file(self._path(notes.kind, notes.round), content)
 

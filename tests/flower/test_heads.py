@@ -39,6 +39,13 @@ def test_a_head_belongs_to_one_run(context, tmp_path):
     assert HeadStore(context, "other", tmp_path).load() is None
 
 
+def test_values_are_kept_whatever_the_order_of_their_bytes(context):
+    backwards = np.arange(3, dtype=np.float32)[::-1]
+    HeadStore(context, "run", None).save(Head(4, {"head": backwards}, {"head": backwards.astype(">f4")}))
+    stored = HeadStore(context, "run", None).load()
+    assert stored.before["head"].tolist() == stored.after["head"].tolist() == [2, 1, 0]
+
+
 def test_a_round_that_is_asked_for_again_starts_from_the_head_before_it():
     assert np.array_equal(head(4).at_start_of(4)["head"], head(4).before["head"])
     assert np.array_equal(head(4).at_start_of(5)["head"], head(4).after["head"])

@@ -25,6 +25,7 @@ METRICS = {"accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
         {"learning.aggregation": "median", "learning.algorithm": "fedprox", "run.rounds": 3},
         {"learning.aggregation": "trimmed-mean", "learning.upload_bits_per_parameter": 8, "run.rounds": 3},
         {"learning.aggregation": "clipped-mean", "learning.algorithm": "local", "run.rounds": 2},
+        {"cell.channel": "shadowing", "cell.options.correlation": 0.5, "run.rounds": 4},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )

@@ -64,6 +64,16 @@ def test_policies_and_algorithms_of_others_go_on_too(tmp_path, tiny, monkeypatch
     assert turns[:3] == [[0, 1, 2, 3], [0, 1, 4, 5], [2, 3, 4, 5]]
 
 
+def test_arrays_of_any_kind_and_layout_are_remembered(tmp_path, tiny, monkeypatch, capsys):
+    commit_every_round(monkeypatch)
+    changes = tiny | {"run.learning": "none", "policy.name": "tests.own_policies:Diary"}
+    records, tensors = whole(tmp_path / "whole", changes)
+    assert (records, tensors) == interrupted(tmp_path / "parts", changes)
+    assert len([name for group, name in tensors if name.startswith("policy/")]) == 7
+    assert [len(json.loads(line)["scheduled"]) for line in records.splitlines()] == [2, 3, 4, 5, 6]
+    assert "damaged" not in capsys.readouterr().err
+
+
 def test_a_kill_changes_nothing_for_those_of_others(tmp_path, tiny):
     changes = tiny | OWN | ALGORITHMS_OF_OTHERS["ditto"] | {"run.rounds": 40, "run.evaluate_every": 20}
     settings = load("mnist", changes)
