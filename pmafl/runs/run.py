@@ -7,7 +7,7 @@
 >>> summary = pmafl.execute_run(directory)
 >>> run = pmafl.open_run(directory)
 >>> run.summary["rounds"], run.settings.policy.name, len(run.records)
-(2, 'steady', 2)
+(2, 'set-expansion', 2)
 """
 
 from __future__ import annotations
