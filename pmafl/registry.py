@@ -14,10 +14,17 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from pmafl.errors import InputError, NoAnswer
-from pmafl.plugins import describe, load_object
+from pmafl.errors import InputError
+from pmafl.plugins import blaming, load_object
 
 Entry = TypeVar("Entry")
+# Of pydantic's types, in the words that the rest of the program uses.
+_RULES = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be a word",
+    "bool_type": "must be true or false",
+}
 
 
 class Registry(Mapping[str, Entry]):
@@ -79,12 +86,8 @@ def make(maker: Callable[..., Any], what: str, given: tuple[Any, ...], options: 
     if not callable(maker):
         raise InputError(f"{what} is a {type(maker).__name__}; it must be a function")
     check_options(maker, what, len(given), options)
-    try:
+    with blaming(what):
         return maker(*given, **options)
-    except (InputError, NoAnswer):
-        raise
-    except Exception as error:
-        raise InputError(f"{what}: raised {describe(error)}") from error
 
 
 def check_options(maker: Callable[..., Any], what: str, given: int, options: Mapping[str, Any]) -> None:
@@ -122,7 +125,8 @@ def _check_type(what: str, value: Any, expected: Any) -> None:
     try:  # a list of the user's is a tuple in the settings, which nobody may change
         adapter.validate_python(_with_lists(value), strict=True)
     except ValidationError as error:
-        rule = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
+        first = error.errors(include_url=False)[0]
+        rule = _RULES.get(first["type"]) or first["msg"].replace("Input should be", "must be")
         raise InputError(f"{what}: {rule}") from None
 
 

@@ -93,10 +93,10 @@ def test_a_maker_gets_what_the_program_gives_and_the_users_options():
         ({}, "shape 'polygon' was given the options none; it has corners, size, kind, anything"),
         ({"corners": 3, "colour": 1}, "was given the options corners, colour; it has corners, size"),
         ({"corners": 3, "site": 1}, "was given the options corners, site; it has corners, size"),
-        ({"corners": "three"}, "shape 'polygon', option corners = 'three': must be a valid integer"),
-        ({"corners": 2.5}, "option corners = 2.5: must be a valid integer"),
-        ({"corners": True}, "option corners = True: must be a valid integer"),
-        ({"corners": 3, "size": "big"}, "option size = 'big': must be a valid number"),
+        ({"corners": "three"}, "shape 'polygon', option corners = 'three': must be a whole number"),
+        ({"corners": 2.5}, "option corners = 2.5: must be a whole number"),
+        ({"corners": True}, "option corners = True: must be a whole number"),
+        ({"corners": 3, "size": "big"}, "option size = 'big': must be a number"),
         ({"corners": 3, "kind": "round"}, "option kind = 'round': must be 'open' or 'closed'"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_class_is_a_maker_with_the_options_of_its_constructor():
             self.points = points
 
     assert make(Star, "shape 'star'", (), {"points": 7}).points == 7
-    with pytest.raises(InputError, match="option points = 'many': must be a valid integer"):
+    with pytest.raises(InputError, match="option points = 'many': must be a whole number"):
         make(Star, "shape 'star'", (), {"points": "many"})
 
 

@@ -86,3 +86,9 @@ def problems_of(world):
 
     list(play(replace(world, policy=replace(world.policy, decide=decide))))
     return seen
+
+
+def test_upload_sizes_of_another_number_of_devices_are_refused(tiny):
+    settings = load("mnist", tiny | {"learning.algorithm": "tests.learning.user_algorithms:too_few_devices"})
+    with pytest.raises(InputError, match="gives upload sizes of 3 devices; there are 6"):
+        build_world(settings)

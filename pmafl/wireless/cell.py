@@ -43,7 +43,13 @@ def distances(position_m: Array) -> Array:
 def path_gain(cell: CellSettings, distance_m: Array) -> Array:
     r"""Mean channel power gain: :math:`h_0 (d_0 / d)^v`."""
     reference_gain = 10.0 ** (cell.reference_gain_db / 10.0)
-    gain: Array = reference_gain * (cell.reference_distance_m / distance_m) ** cell.path_loss_exponent
+    with np.errstate(over="ignore"):  # a gain beyond all numbers is refused below
+        gain: Array = reference_gain * (cell.reference_distance_m / distance_m) ** cell.path_loss_exponent
+    if gain.max() > LARGEST:
+        raise InputError(
+            f"cell.reference_distance_m = {cell.reference_distance_m:g} and cell.path_loss_exponent = "
+            f"{cell.path_loss_exponent:g} give a gain of {gain.max():g}; it must be at most {LARGEST:g}"
+        )
     return gain
 
 

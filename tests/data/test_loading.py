@@ -82,7 +82,5 @@ def test_a_file_that_is_no_npz_is_told_in_one_line(tmp_path):
 
 
 def test_an_unknown_name_lists_what_there_is_and_guesses():
-    with pytest.raises(
-        InputError, match=r"there is no such data set; did you mean 'mnist'\?"
-    ):
+    with pytest.raises(InputError, match=r"there is no such data set; did you mean 'mnist'\?"):
         load("mnits")

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from pmafl.errors import InputError, NoAnswer
-from pmafl.scheduling import allocate_given, ask, find_policy, find_unlimited_policy
+from pmafl.scheduling import allocate_given, find_policy, find_unlimited_policy
+from pmafl.scheduling import ask as ask_policy
 from pmafl.scheduling.checking import checked
+from pmafl.scheduling.policy import as_policy
 from tests.problems import cell_problem, wide_problem
+
+
+def ask(function, problem, name, round_index=0):
+    return ask_policy(as_policy(function, name), replace(problem, round=round_index), {}, None, name)
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def decision(problem):
 )
 def test_an_impossible_decision_is_one_line_that_names_policy_and_round(problem, decision, change, said):
     with pytest.raises(InputError, match=rf"^policy 'own:mine' in round 7: {said}") as caught:
-        ask(lambda problem, rng: replace(decision, **change), problem, None, "own:mine", 7)
+        ask(lambda problem, rng: replace(decision, **change), problem, "own:mine", 7)
     assert "\n" not in str(caught.value)
 
 
@@ -68,7 +74,7 @@ def test_an_impossible_decision_is_one_line_that_names_policy_and_round(problem,
 )
 def test_what_is_no_decision_is_refused_with_what_would_be_right(problem, answer, kind):
     with pytest.raises(InputError, match=f"returned {kind}; it must return a Decision"):
-        ask(lambda problem, rng: answer, problem, None, "own:mine")
+        ask(lambda problem, rng: answer, problem, "own:mine")
 
 
 def test_a_policy_that_raises_is_named_with_the_place_and_stays_the_cause(problem):
@@ -76,7 +82,7 @@ def test_a_policy_that_raises_is_named_with_the_place_and_stays_the_cause(proble
         return np.ones(2) @ np.ones(3)
 
     with pytest.raises(InputError) as caught:
-        ask(broken, problem, None, "own:broken", 3)
+        ask(broken, problem, "own:broken", 3)
     message = str(caught.value)
     line = broken.__code__.co_firstlineno + 1
     assert message.startswith("policy 'own:broken' in round 3: raised ValueError: matmul: ")
@@ -89,7 +95,7 @@ def test_long_messages_of_others_are_one_line(problem):
         raise KeyError("a\nb" * 5000)
 
     with pytest.raises(InputError) as caught:
-        ask(broken, problem, None, "own:broken")
+        ask(broken, problem, "own:broken")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -98,7 +104,7 @@ def test_a_problem_without_an_answer_stays_one(problem):
     everybody = np.ones(3, bool)
     narrow = replace(problem, bandwidth_hz=1e4)
     with pytest.raises(NoAnswer, match="policy 'own:all' in round 2: the set is infeasible"):
-        ask(lambda problem, rng: allocate_given(problem, everybody, "all"), narrow, None, "own:all", 2)
+        ask(lambda problem, rng: allocate_given(problem, everybody, "all"), narrow, "own:all", 2)
 
 
 def test_numbers_of_other_types_become_plain_ones(problem, decision):
@@ -112,7 +118,7 @@ def test_numbers_of_other_types_become_plain_ones(problem, decision):
 def test_the_policies_of_the_package_always_pass(make):
     rng = np.random.default_rng(5)
     policies = {
-        "dual": {}, "steady": {}, "ocean": {"compute_fraction": 0.3}, "rs-wel": {}, "uniform": {"count": 4},
+        "dual": {}, "ocean": {"compute_fraction": 0.3}, "rs-wel": {}, "uniform": {"count": 4},
         "all": {}, "set-expansion": {"inner": "alternating"}, "exhaustive": {},
     }  # fmt: skip
     for _ in range(10):

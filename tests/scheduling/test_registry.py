@@ -58,7 +58,7 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
         (
             "own_policies:nothing",
             {},
-            "policy 'own_policies:nothing': made a NoneType; it must make a function",
+            "policy 'own_policies:nothing' made a NoneType; it must be a function",
         ),
         (
             "own_policies:broken",
@@ -66,13 +66,13 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
             r"'own_policies:broken': raised RuntimeError: no battery \(test_registry.py:",
         ),
         ("builtins:dict", {"count": 3}, "policy 'builtins:dict'"),
-        ("uniform", {"count": "abc"}, "option count of policy 'uniform' is 'abc'; it must be a whole number"),
-        ("uniform", {"count": 2.5}, "option count of policy 'uniform' is 2.5; it must be a whole number"),
-        ("uniform", {"count": True}, "option count of policy 'uniform' is True; it must be a whole number"),
-        ("dual", {"tolerance": "tight"}, "option tolerance of policy 'dual' is 'tight'; it must be a number"),
+        ("uniform", {"count": "abc"}, "policy 'uniform', option count = 'abc': must be a whole number"),
+        ("uniform", {"count": 2.5}, "policy 'uniform', option count = 2.5: must be a whole number"),
+        ("uniform", {"count": True}, "policy 'uniform', option count = True: must be a whole number"),
+        ("dual", {"tolerance": "tight"}, "policy 'dual', option tolerance = 'tight': must be a number"),
         ("dual", {"tolerance": float("nan")}, "policy 'dual': tolerance is nan; it must be 0 or more"),
-        ("ocean", {"compute_fraction": [1]}, "option compute_fraction of policy 'ocean' is"),
-        ("set-expansion", {"inner": 3}, "option inner of policy 'set-expansion' is 3; it must be a word"),
+        ("ocean", {"compute_fraction": [1]}, "policy 'ocean', option compute_fraction = "),
+        ("set-expansion", {"inner": 3}, "policy 'set-expansion', option inner = 3: must be a word"),
     ],
 )
 def test_a_wrong_name_or_option_is_one_clear_line(name, options, said):
@@ -85,7 +85,7 @@ def test_only_policies_that_ignore_the_radio_work_without_it():
         scheduling.find_unlimited_policy("dual")
     with pytest.raises(InputError, match="was given the options size; it has count"):
         scheduling.find_unlimited_policy("uniform", size=3)
-    with pytest.raises(InputError, match="option count of policy 'uniform' is 'abc'"):
+    with pytest.raises(InputError, match="policy 'uniform', option count = 'abc'"):
         scheduling.find_unlimited_policy("uniform", count="abc")
 
 
