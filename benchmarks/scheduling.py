@@ -27,8 +27,7 @@ import matplotlib
 import numpy as np
 from transcription import algorithm_1, algorithm_2, slsqp
 
-from pmafl.scheduling import allocate_given, find_policy, queues
-from pmafl.scheduling.pricing import Outlook
+from pmafl.scheduling import Outlook, allocate_given, find_policy, queues
 from pmafl.scheduling.steady import plan_prices
 from pmafl.wireless.problem import RoundProblem
 

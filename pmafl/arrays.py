@@ -152,3 +152,8 @@ def _check_size(size_bytes: int) -> None:
 def _first_line(error: Exception) -> str:
     text = (str(error) or type(error).__name__).splitlines()[0][:200]
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def can_be_saved(dtype: np.dtype[Any]) -> bool:
+    """Whether a checkpoint takes arrays of this type: numbers and truth values of at most 64 bits."""
+    return dtype.kind in "bfiu" and dtype.itemsize <= 8

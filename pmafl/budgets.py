@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pmafl.settings import PolicySettings
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 
 ROUNDING = 1e-6  # of a budget: sums over the rounds of a run that spends all of it may end above
 # Those that weigh energy by the queues, and so by V, and that heed a cap on what a device may still spend.

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pmafl.scheduling import Decision
 from pmafl.streams import stream
-from pmafl.wireless.fleet import Fleet
-from pmafl.wireless.problem import Array, Mask, usable_gain
+from pmafl.wireless import Array, Fleet, Mask, usable_gain
 from pmafl.world import World
 
 if TYPE_CHECKING:

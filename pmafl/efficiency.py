@@ -12,7 +12,7 @@ from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.rounds import play
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 from pmafl.world import World, channel_gains, outlook
 
 

@@ -16,11 +16,10 @@ import numpy as np
 
 from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
-from pmafl.scheduling import Decision, Outcome, ask, begin, queues, tell
-from pmafl.scheduling.queues import QueueState
+from pmafl.scheduling import Decision, Outcome, QueueState, ask, begin, queues, tell
 from pmafl.settings import Settings
 from pmafl.streams import stream
-from pmafl.wireless.problem import LARGEST, SMALLEST, Array, RoundProblem
+from pmafl.wireless import LARGEST, SMALLEST, Array, RoundProblem
 from pmafl.world import World, build_world, make_problem, outlook
 
 if TYPE_CHECKING:

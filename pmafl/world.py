@@ -10,14 +10,23 @@ import numpy as np
 from pmafl import data, plugins
 from pmafl.brief import brief
 from pmafl.errors import InputError
-from pmafl.learning.workload import Workload, workload
+from pmafl.learning import Workload, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
 from pmafl.settings import Settings
 from pmafl.streams import stream
-from pmafl.wireless.cell import distances, noise_w_per_hz, path_gain, place
+from pmafl.wireless import (
+    Array,
+    Fleet,
+    Mask,
+    RoundProblem,
+    build_fleet,
+    distances,
+    noise_w_per_hz,
+    path_gain,
+    place,
+    usable_gain,
+)
 from pmafl.wireless.channels import Channel, Site, make_channel
-from pmafl.wireless.fleet import Fleet, build_fleet
-from pmafl.wireless.problem import Array, Mask, RoundProblem, usable_gain
 
 if TYPE_CHECKING:
     from pmafl.learning.method import Method

@@ -175,9 +175,7 @@ def test_a_job_that_kills_its_workers_is_named_and_the_others_are_done(deadly, c
 
 def test_a_job_that_fails_does_not_stop_the_others(tmp_path, capsys):
     jobs = comparison.grid("mnist", WIRELESS, {"policy.name": ["nope", "dual", "ocean"]}, [1], tmp_path)
-    with pytest.raises(
-        InputError, match=r"policy=nope, seed 1 .*policy.name = 'nope'.*1 of 3 runs failed"
-    ):
+    with pytest.raises(InputError, match=r"policy=nope, seed 1 .*policy.name = 'nope'.*1 of 3 runs failed"):
         comparison.run_locally(jobs, 1, quiet)
     assert comparison.unfinished(jobs) == jobs[:1]
     assert "the others go on" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pmafl.allocation.frontier import Frontier, energy, point
 from pmafl.allocation.joint import joint
 from pmafl.allocation.sets import Allocation, Allocator, Sets
 from pmafl.allocation.time_division import time_division
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 
 TURNS = 1000
 

@@ -10,8 +10,7 @@ import numpy as np
 from pmafl.allocation.frontier import LARGEST_EFFICIENCY, Frontier
 from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Sets
-from pmafl.wireless.problem import Array
-from pmafl.wireless.radio import exp_remainder, largest_efficiency
+from pmafl.wireless import Array, exp_remainder, largest_efficiency
 
 
 def bandwidth(members: Frontier, sets: Sets, weight: Array, compute: Array, upload: Array) -> Array:

@@ -19,9 +19,17 @@ from typing import NamedTuple
 import numpy as np
 
 from pmafl.allocation.roots import NOT_ZERO, rising_root
-from pmafl.wireless.cpu import compute_energy, fastest_time
-from pmafl.wireless.problem import Array, Index, RoundProblem
-from pmafl.wireless.radio import LN2, energy_ratio, exp_remainder, largest_efficiency
+from pmafl.wireless import (
+    LN2,
+    Array,
+    Index,
+    RoundProblem,
+    compute_energy,
+    energy_ratio,
+    exp_remainder,
+    fastest_time,
+    largest_efficiency,
+)
 
 # More than any radio will do; it keeps e^(2y) finite.
 LARGEST_EFFICIENCY = 300.0

@@ -10,7 +10,7 @@ import numpy as np
 from pmafl.allocation.frontier import Frontier, at_price, point
 from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Allocation, Sets
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 
 
 def joint(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 
 NOT_ZERO = 1e-300  # in place of a 0 that would be divided by, or have no logarithm
 LEAST_SLOPE = 1e-9  # of a sum that is all but flat: a root is sought with a slope above 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmafl.allocation.frontier import Frontier
-from pmafl.wireless.problem import Array, Index, Mask
+from pmafl.wireless import Array, Index, Mask
 
 
 @dataclass(frozen=True, eq=False)

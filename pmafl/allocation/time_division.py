@@ -4,8 +4,7 @@ import numpy as np
 
 from pmafl.allocation.frontier import Frontier
 from pmafl.allocation.roots import rising_root
-from pmafl.wireless.problem import Array
-from pmafl.wireless.radio import exp_remainder
+from pmafl.wireless import Array, exp_remainder
 
 
 def time_division(frontier: Frontier, share: Array) -> tuple[Array, Array]:

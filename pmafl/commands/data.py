@@ -51,8 +51,7 @@ def data(
 
 
 def _list_known() -> None:
-    from pmafl.data import KNOWN
-    from pmafl.data.fetch import cache_directory
+    from pmafl.data import KNOWN, cache_directory
 
     for known in KNOWN.values():
         folder = cache_directory() / known.name

@@ -29,9 +29,16 @@ def schedule(
     """Decide one round: who takes part, with what share of the band, time, clock and power."""
     import numpy as np
 
-    from pmafl.scheduling import Outlook, allocate_given, ask, begin, find_policy
-    from pmafl.scheduling.exchange import read_problem, write_decision
-    from pmafl.scheduling.reasons import left_out
+    from pmafl.scheduling import (
+        Outlook,
+        allocate_given,
+        ask,
+        begin,
+        find_policy,
+        left_out,
+        read_problem,
+        write_decision,
+    )
     from pmafl.streams import stream
 
     found = find_policy(policy, **assignments(option))

@@ -15,7 +15,7 @@ from pmafl.comparison import Array, Job
 from pmafl.experiments import figure_module
 from pmafl.experiments.study import Scale, Study, final, history, manifest_path, of_curve, prepare, summaries
 from pmafl.settings import load
-from pmafl.wireless.radio import LN2, price_ratio, spectral_efficiency
+from pmafl.wireless import LN2, price_ratio, spectral_efficiency
 from pmafl.world import World, channel_gain, make_problem, wireless_world
 
 Value = str | int  # of what a figure varies, or its position among the values

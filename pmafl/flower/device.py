@@ -26,7 +26,7 @@ import numpy as np
 from flwr.app import Context
 
 from pmafl import data
-from pmafl.data.own import from_arrays, read_npz
+from pmafl.data import from_arrays, read_npz
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
 from pmafl.settings import parse

@@ -28,7 +28,7 @@ from pmafl.learning.evaluation import Metrics, metrics_of
 from pmafl.learning.method import LearningState, Method, Trained
 from pmafl.scheduling import Decision
 from pmafl.settings import Settings
-from pmafl.wireless.fleet import Fleet
+from pmafl.wireless import Fleet
 from pmafl.world import World
 
 

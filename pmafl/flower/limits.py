@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pmafl.flower.messages import Order, Profile, Refused, Report, Score
-from pmafl.wireless.problem import LARGEST, SMALLEST
+from pmafl.wireless import LARGEST, SMALLEST
 from pmafl.world import World
 
 BELIEVED_FACTOR = 1000.0  # by which a device may differ from the settings' fleet, upwards or downwards

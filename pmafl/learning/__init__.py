@@ -7,5 +7,6 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from pmafl.learning import algorithms
+from pmafl.learning.workload import Workload, workload
 
-__all__ = ["algorithms"]
+__all__ = ["Workload", "algorithms", "workload"]

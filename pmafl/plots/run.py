@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from pmafl.plots.style import COLOURS, STYLE, columns, figure, save
 from pmafl.runs import Run, open_run
 from pmafl.settings import Settings
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 
 Records = list[dict[str, Any]]
 

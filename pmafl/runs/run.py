@@ -27,7 +27,7 @@ from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary
 from pmafl.settings import Settings, load
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 from pmafl.world import World, build_world, wireless_world
 
 Folder = str | os.PathLike[str]

@@ -17,7 +17,7 @@ from pmafl.rounds import State
 from pmafl.runs import files
 from pmafl.runs.identity import Identity, digest_in, settings_text
 from pmafl.runs.records import RECORDS, last_check
-from pmafl.wireless.problem import Array
+from pmafl.wireless import Array
 from pmafl.world import World
 
 SUMMARY = "summary.json"

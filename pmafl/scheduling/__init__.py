@@ -23,15 +23,18 @@ from pmafl.scheduling.checking import ask, begin, tell
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.everyone import choose_everyone, everyone
+from pmafl.scheduling.exchange import read_problem, write_decision
 from pmafl.scheduling.exhaustive import exhaustive
 from pmafl.scheduling.given import allocate_fitting, allocate_given, allocate_without_limits
 from pmafl.scheduling.ocean import ocean
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State, as_policy
+from pmafl.scheduling.queues import QueueState
+from pmafl.scheduling.reasons import left_out
 from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.set_expansion import set_expansion
 from pmafl.scheduling.steady import steady
 from pmafl.scheduling.uniform import choose_uniformly, uniform
-from pmafl.wireless.problem import Index
+from pmafl.wireless import Index
 
 __all__ = [
     "POLICIES",
@@ -39,6 +42,7 @@ __all__ = [
     "Outcome",
     "Outlook",
     "Policy",
+    "QueueState",
     "State",
     "allocate_fitting",
     "allocate_given",
@@ -46,7 +50,10 @@ __all__ = [
     "begin",
     "find_policy",
     "find_unlimited_policy",
+    "left_out",
+    "read_problem",
     "tell",
+    "write_decision",
 ]
 
 POLICIES: Registry[Callable[..., Any]] = Registry(

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.arrays import can_be_saved
 from pmafl.errors import InputError
 from pmafl.plugins import blaming
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
-from pmafl.wireless.problem import Array, Mask, RoundProblem
+from pmafl.wireless import Array, Mask, RoundProblem
 
 ROUNDING = 1e-6  # what a limit may be exceeded by, as a part of it
 _ARRAYS = (
@@ -89,7 +90,7 @@ def _state(function: str, raw: Any) -> dict[str, NDArray[Any]]:
     state = {}
     for name, value in raw.items():
         known = isinstance(value, np.ndarray | np.generic | int | float)
-        if not isinstance(name, str) or not known or np.asarray(value).dtype.kind not in "bfiu":
+        if not isinstance(name, str) or not known or not can_be_saved(np.asarray(value).dtype):
             raise InputError(
                 f"{function} returned {_kind(value)} as {name!r}; it must be an array of numbers"
             )

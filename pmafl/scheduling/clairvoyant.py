@@ -11,7 +11,7 @@ import numpy as np
 
 from pmafl.brief import brief
 from pmafl.scheduling.relaxation import Case, Prices, Relaxation
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless import Array, RoundProblem
 
 WIDTHS = (0.1, 0.01, 0.001)
 

@@ -10,11 +10,18 @@ from typing import Protocol
 
 import numpy as np
 
-from pmafl.allocation.sets import Allocation
+from pmafl.allocation import Allocation
 from pmafl.brief import brief
-from pmafl.wireless.cpu import compute_energy, frequency
-from pmafl.wireless.problem import Array, Index, Mask, RoundProblem
-from pmafl.wireless.radio import spectral_efficiency, upload_energy
+from pmafl.wireless import (
+    Array,
+    Index,
+    Mask,
+    RoundProblem,
+    compute_energy,
+    frequency,
+    spectral_efficiency,
+    upload_energy,
+)
 
 
 @brief

@@ -9,12 +9,11 @@ bound leaves room, do the rest.
 
 import numpy as np
 
-from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Allocation, Sets, energy_weights
+from pmafl.allocation import Allocation, Sets, energy_weights, joint
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide, member_objective
 from pmafl.scheduling.market import Market, count_willing, offers, open_market
-from pmafl.wireless.problem import Array, Mask, RoundProblem
+from pmafl.wireless import Array, Mask, RoundProblem
 
 WINDOW = 32  # devices on either side of the margin that may change sides
 TRIALS = 8  # neighbouring sets solved in a step

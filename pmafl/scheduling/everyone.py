@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from pmafl.allocation.frontier import frontiers
+from pmafl.allocation import frontiers
 from pmafl.scheduling.decision import Decision, Plain
 from pmafl.scheduling.given import allocate_fitting
-from pmafl.wireless.problem import SMALLEST, Index, RoundProblem
+from pmafl.wireless import SMALLEST, Index, RoundProblem
 
 
 def everyone() -> Plain:

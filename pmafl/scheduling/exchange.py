@@ -9,7 +9,7 @@ import numpy as np
 
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
-from pmafl.wireless.problem import CELL_FIELDS, COMMON_FIELDS, Mask, RoundProblem
+from pmafl.wireless import CELL_FIELDS, COMMON_FIELDS, Mask, RoundProblem
 
 _DEVICE_FIELDS = [
     entry.name for entry in fields(RoundProblem) if entry.name not in (*CELL_FIELDS, "available")

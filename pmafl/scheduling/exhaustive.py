@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmafl.allocation.frontier import frontiers
-from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets, energy_weights
+from pmafl.allocation import Sets, energy_weights, frontiers, joint
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide, member_objective
-from pmafl.wireless.problem import RoundProblem
+from pmafl.wireless import RoundProblem
 
 MOST_DEVICES = 16
 BLOCK = 4096  # sets solved together

@@ -6,10 +6,9 @@ for each set. Prefixes of the order are solved together, a block at a time.
 
 import numpy as np
 
-from pmafl.allocation.frontier import Frontier
-from pmafl.allocation.sets import Allocation, Allocator, Sets, count_fitting, energy_weights
+from pmafl.allocation import Allocation, Allocator, Frontier, Sets, count_fitting, energy_weights
 from pmafl.scheduling.decision import member_objective
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless import Array, RoundProblem
 
 BLOCK = 32  # sets solved together
 

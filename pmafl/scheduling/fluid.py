@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pmafl.allocation.frontier import (
+from pmafl.allocation import (
+    NOT_ZERO,
     Frontier,
     Point,
     at_price,
@@ -27,12 +28,11 @@ from pmafl.allocation.frontier import (
     open_frontiers,
     point,
     power_end,
+    rising_root,
     set_ends,
 )
-from pmafl.allocation.roots import NOT_ZERO, rising_root
 from pmafl.progress import Progress, ignore
-from pmafl.wireless.problem import Array, Index, Mask, RoundProblem, usable_gain
-from pmafl.wireless.radio import min_share
+from pmafl.wireless import Array, Index, Mask, RoundProblem, min_share, usable_gain
 
 WIDTH = 0.01  # of the kink, as part of the mean device's samples
 CUT = 25.0  # widths below 0: e^-25 of a turn is none

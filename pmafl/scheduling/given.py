@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmafl.allocation.frontier import Frontier, frontiers
-from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets, count_fitting, energy_weights
+from pmafl.allocation import Frontier, Sets, count_fitting, energy_weights, frontiers, joint
 from pmafl.errors import NoAnswer
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.reasons import unable
-from pmafl.wireless.problem import Index, Mask, RoundProblem
+from pmafl.wireless import Index, Mask, RoundProblem
 
 
 def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decision:

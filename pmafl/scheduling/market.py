@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmafl.allocation.frontier import Frontier, at_price, blocks, frontiers, point
-from pmafl.allocation.roots import rising_root
-from pmafl.allocation.sets import count_fitting
-from pmafl.wireless.problem import Array, Index, RoundProblem
+from pmafl.allocation import Frontier, at_price, blocks, count_fitting, frontiers, point, rising_root
+from pmafl.wireless import Array, Index, RoundProblem
 
 
 @dataclass(frozen=True, eq=False)

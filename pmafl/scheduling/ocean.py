@@ -8,13 +8,20 @@ like any other.
 
 import numpy as np
 
-from pmafl.allocation.bandwidth import bandwidth, smallest_share
-from pmafl.allocation.frontier import Frontier, energy, frontiers
-from pmafl.allocation.sets import Allocation, Allocator, Sets
+from pmafl.allocation import (
+    Allocation,
+    Allocator,
+    Frontier,
+    Sets,
+    bandwidth,
+    energy,
+    frontiers,
+    smallest_share,
+)
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless import Array, RoundProblem
 
 
 def ocean(compute_fraction: float = 0.0) -> Plain:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pmafl.brief import brief
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision
-from pmafl.wireless.problem import Array, Mask, RoundProblem
+from pmafl.wireless import Array, Mask, RoundProblem
 
 State = Mapping[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmafl.brief import brief
-from pmafl.wireless.problem import LARGEST, SMALLEST, Array
+from pmafl.wireless import LARGEST, SMALLEST, Array
 
 
 @brief

@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from pmafl.allocation.frontier import Frontier, frontiers
-from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets
+from pmafl.allocation import Frontier, Sets, frontiers, joint
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.market import log_price_limit
-from pmafl.wireless.cpu import fastest_time
-from pmafl.wireless.problem import Mask, RoundProblem
-from pmafl.wireless.radio import min_share
+from pmafl.wireless import Mask, RoundProblem, fastest_time, min_share
 
 
 def unable(problem: RoundProblem, frontier: Frontier, asked: Mask) -> dict[int, str]:

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
-from pmafl.allocation.frontier import at_price, frontiers, point
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.allocation import at_price, frontiers, point
+from pmafl.wireless import Array, RoundProblem
 
 SMALLEST = 1e-9  # price in its unit: their logarithms must exist
 STEPS = 300  # of the quasi-Newton method, for each width

@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmafl.allocation.frontier import frontiers
-from pmafl.allocation.joint import joint
-from pmafl.allocation.sets import Sets, count_fitting
+from pmafl.allocation import Sets, count_fitting, frontiers, joint
 from pmafl.scheduling.decision import Decision, Plain, decide
-from pmafl.wireless.problem import RoundProblem
+from pmafl.wireless import RoundProblem
 
 
 def rs_wel() -> Plain:

@@ -2,14 +2,11 @@
 
 import numpy as np
 
-from pmafl.allocation import ALLOCATORS
-from pmafl.allocation.frontier import Frontier, frontiers
-from pmafl.allocation.roots import NOT_ZERO
-from pmafl.allocation.time_division import time_division
+from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, frontiers, time_division
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand
-from pmafl.wireless.problem import Array, RoundProblem
+from pmafl.wireless import Array, RoundProblem
 
 
 def set_expansion(inner: str = "joint") -> Plain:

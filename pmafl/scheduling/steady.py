@@ -17,7 +17,7 @@ from pmafl.progress import Progress, ignore, report
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State
-from pmafl.wireless.problem import LARGEST, Array, RoundProblem
+from pmafl.wireless import LARGEST, Array, RoundProblem
 
 TOLERANCE = 0.01  # of a round's objective; a finer choice at prices that are estimates brings nothing
 LEAST_LEFT = 1e-9  # of a budget; what divides must not be 0

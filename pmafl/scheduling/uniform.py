@@ -5,7 +5,7 @@ import numpy as np
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain
 from pmafl.scheduling.given import allocate_fitting
-from pmafl.wireless.problem import Index, RoundProblem
+from pmafl.wireless import Index, RoundProblem
 
 
 def uniform(count: int = 10) -> Plain:

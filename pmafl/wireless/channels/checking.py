@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pmafl.arrays import can_be_saved
 from pmafl.errors import InputError
 from pmafl.plugins import blaming
 from pmafl.wireless.channels.base import Channel, State
@@ -46,7 +47,8 @@ def _state(raw: Any) -> State:
     if not isinstance(raw, dict):
         raise InputError(f"the state is a {type(raw).__name__}; it must be a mapping from names to arrays")
     for name, value in raw.items():
-        if not isinstance(name, str) or not isinstance(value, np.ndarray) or value.dtype.kind not in "bfiu":
+        known = isinstance(name, str) and isinstance(value, np.ndarray)
+        if not known or not can_be_saved(value.dtype):
             raise InputError(
                 f"the state has a {type(value).__name__} as {name!r}; it must be an array of numbers"
             )
