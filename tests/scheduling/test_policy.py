@@ -91,7 +91,7 @@ def test_a_plain_function_is_a_policy_and_may_have_options(make_problem):
     problem = make_problem(channel_gain=[1e-9, 1e-8, 2e-9])
     assert find_policy(own("strongest"))(problem, None).scheduled_devices == [1]
     assert find_policy(own("strongest"), count=2)(problem, None).scheduled_devices == [1, 2]
-    with pytest.raises(InputError, match="option count = 'two': must be a valid integer"):
+    with pytest.raises(InputError, match="option count = 'two': must be a whole number"):
         find_policy(own("strongest"), count="two")
 
 
