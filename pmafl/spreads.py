@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from pmafl.settings import Distribution, Spread
 
+MOST_SAMPLES = 10**15  # more than any data set has, and still a whole number that can be summed
+
 
 def draw(spread: Spread, devices: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """One value per device from a number, a list or a distribution."""
@@ -21,4 +23,4 @@ def draw_samples(spread: Spread | str, devices: int, rng: np.random.Generator) -
     """Whole numbers of training samples per device, or None for "equal": what dividing the data set gives."""
     if isinstance(spread, str):
         return None
-    return np.maximum(np.rint(draw(spread, devices, rng)), 1).astype(np.int64)
+    return np.clip(np.rint(draw(spread, devices, rng)), 1, MOST_SAMPLES).astype(np.int64)
