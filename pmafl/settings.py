@@ -514,6 +514,8 @@ def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
 def _first_line(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden" and key in RENAMED:
+        return f"{key} is called {RENAMED[key]} since version 0.2"
     if first["type"] == "extra_forbidden":
         return f"{key} is not a setting{_did_you_mean(key)}"
     if first["type"] == "missing":
@@ -528,6 +530,12 @@ def _first_line(error: ValidationError) -> str:
     return f"{key} = {_shorten(first['input'])}: {rule}"
 
 
+# What version 0.1 called them.
+RENAMED = {
+    "cell.fading": "cell.channel",
+    "learning.proximal_weight": "learning.options.proximal_weight",
+    "learning.fedrep_work": "learning.options.work",
+}
 UNITS = {"hz": "hertz", "s": "seconds", "m": "metres", "w": "watts", "j": "joules", "db": "decibels"}
 
 

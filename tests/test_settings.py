@@ -69,6 +69,8 @@ def test_a_spread_can_be_a_number_a_list_or_a_distribution():
     ("overrides", "parts"),
     [
         ({"cell__bandwith_hz": 1e7}, ["cell.bandwith_hz", "did you mean cell.bandwidth_hz?"]),
+        ({"cell__fading": "none"}, ["cell.fading is called cell.channel since version 0.2"]),
+        ({"learning__fedrep_work": "equal"}, ["is called learning.options.work since version 0.2"]),
         ({"cell__bandwidth_mhz": 10}, ["cell.bandwidth_mhz", "did you mean cell.bandwidth_hz?"]),
         ({"cell__bandwidth_hz": "10 MHz"}, ["cell.bandwidth_hz", "'10 MHz'", "a number in hertz"]),
         ({"cell__bandwidth_hz": float("nan")}, ["cell.bandwidth_hz", "nan", "finite"]),
