@@ -19,7 +19,8 @@ TESTS = [
     "tests/data/test_partition.py",
     "tests/commands/test_schedule.py",
     "tests/commands/test_efficiency.py",
-    "tests/test_simulation.py",
+    "tests/test_world.py",
+    "tests/test_rounds.py",
     "tests/test_streams.py",
 ]
 LEVELS = ["SSE", "AVX", "AVX2", "AVX-512"]
