@@ -12,3 +12,8 @@ the roots are solved to 1e-12; and the rest is room for sums whose terms nearly 
 
 FLOAT32 = 1e-5
 """Relative, of a vector's norm. The same for single precision, whose operations are off by 6e-8."""
+
+KINKS = 1e-2
+"""Relative, of the norm of a gradient or of what training changed, where a network of ReLUs is computed in
+two ways. An activation within rounding of a kink, or of a tie in a pooling window, falls on either side of
+it. One of N changes a gradient by about 1/sqrt(N): of a million it is met often, and 3e-3 was the most."""

