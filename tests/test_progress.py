@@ -24,15 +24,14 @@ def test_short_work_shows_nothing_and_long_work_a_line_now_and_then(monkeypatch)
 
 
 def test_planning_tells_how_far_it_is():
-    from pmafl.simulation import outlook, wireless_world
-
     from pmafl.scheduling import find_policy
     from pmafl.settings import load
+    from pmafl.world import outlook, wireless_world
 
     world = wireless_world(load("mnist", {"policy.name": "steady", "fleet.devices": 30}))
     heard = []
     with listening(lambda work, part: heard.append(part)):
-        find_policy("steady").prices(outlook(world))
+        find_policy("steady").start(outlook(world))
     assert heard[0] == 0
     assert heard == sorted(heard)
     assert heard[-1] == 1

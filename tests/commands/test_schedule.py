@@ -227,7 +227,7 @@ def test_bad_input_is_one_clear_line(schedule, text, said):
         (["--policy", "exhaustive"], "exhaustive was given 17 devices; it takes at most 16"),
         (["--policy", "dual", "--option", "speed=1"], "policy 'dual' was given the options speed"),
         (["--policy", "uniform", "--option", "count=99"], "count of policy uniform is 99"),
-        (["--policy", "uniform", "--option", "count=abc"], "option count of policy 'uniform' is 'abc'"),
+        (["--policy", "uniform", "--option", "count=abc"], "policy 'uniform', option count = 'abc'"),
         (["--policy", "uniform", "--option", "count=" + "9" * 5000], "thousands of digits"),
     ],
 )
