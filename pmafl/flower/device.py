@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import Context
 
-from pmafl import data
+from pmafl import data, plugins
 from pmafl.data import from_arrays, read_npz
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
@@ -44,6 +44,7 @@ class Device:
 
     def __init__(self, task: Task, context: Context) -> None:
         self.task, self.settings = task, parse(task.settings)
+        plugins.search(self.settings.run.plugin_path)
         self._config = context.node_config
         self._shared_state = str(context.run_config.get("state-dir", ""))
         number, devices = self._config.get("partition-id"), self.settings.fleet.devices

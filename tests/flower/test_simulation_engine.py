@@ -1,6 +1,7 @@
 """Flower's simulation engine against the in-process simulator, on MNIST, to the bit."""
 
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from pmafl.settings import load
 from tests.flower.memory_grid import final_state
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(3600)]
-CHANGES = {
+ROOT = Path(__file__).parents[2]
+PAPER = {
     "fleet.devices": 20,
     "fleet.samples": 300,
     "policy.name": "dual",
@@ -20,22 +22,37 @@ CHANGES = {
     "learning.batch_size": 50,
     "run.rounds": 5,
 }
-ENGINE = "num-supernodes=20 client-resources-num-cpus=1 init-args-num-cpus=2"
+# A policy and an algorithm of a user's own that remember, from outside the package.
+REMEMBERING = {
+    "fleet.devices": 6,
+    "fleet.samples": 100,
+    "policy.name": "tests.own_policies:RoundRobin",
+    "policy.options.count": 2,
+    "learning.algorithm": "tests.own_ditto:ditto",
+    "run.plugin_path": [str(ROOT)],
+    "run.rounds": 4,
+}
 
 
-def test_after_five_rounds_of_mnist_both_have_the_same_extractor(tmp_path):
-    changes = " ".join(f"{key}={value}" for key, value in CHANGES.items())
+@pytest.mark.parametrize(
+    ("changes", "server"), [(PAPER, "extractor"), (REMEMBERING, "model")], ids=["paper", "remembering"]
+)
+def test_after_some_rounds_of_mnist_both_have_the_same_server_and_schedule(tmp_path, changes, server):
+    devices, rounds = changes["fleet.devices"], changes["run.rounds"]
+    engine = f"num-supernodes={devices} client-resources-num-cpus=1 init-args-num-cpus=2"
+    (tmp_path / "settings.toml").write_text(load("mnist", changes).to_toml(), encoding="utf-8")
     with running(tmp_path / "federation") as federation:
         federation.start_superlink("--insecure --simulation")
-        config = {"settings": "mnist", "set": changes, "out": tmp_path / "flower"}
-        federation.run(config, f"--federation-config {shlex.quote(ENGINE)}").wait(3000)
+        config = {"settings": tmp_path / "settings.toml", "set": "", "out": tmp_path / "flower"}
+        federation.run(config, f"--federation-config {shlex.quote(engine)}").wait(3000)
     assert runs.read_summary(tmp_path / "flower"), federation.log("run").read_text()
 
     runs.create(tmp_path / "plain", load(tmp_path / "flower"))
     runs.execute(tmp_path / "plain")
     one, other = (final_state(tmp_path / name) for name in ("flower", "plain"))
-    for name in ("server/extractor", "queue_j", "spent_j"):
+    policy = [name for name in other if name.startswith("policy/")]
+    for name in (f"server/{server}", "queue_j", "spent_j", *policy):
         assert np.array_equal(one[name], other[name]), name
     real, simulated = (runs.read_records(tmp_path / name) for name in ("flower", "plain"))
     assert [record["scheduled"] for record in real] == [record["scheduled"] for record in simulated]
-    assert 0 < sum(len(record["scheduled"]) for record in real) < 5 * 20  # a choice was made
+    assert 0 < sum(len(record["scheduled"]) for record in real) < rounds * devices  # a choice was made
