@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import filecmp
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmafl import files
 from pmafl.errors import InputError
 
 if TYPE_CHECKING:
@@ -144,18 +144,5 @@ def _same(origin: Path, copy: Path) -> bool:
 
 def _copy(origin: Path, copy: Path) -> None:
     """All of a file or nothing, and on disk before the settings that name it."""
-    copy.parent.mkdir(exist_ok=True)
-    temporary = copy.with_name(f".{copy.name}.{os.getpid()}")
-    try:
-        with open(origin, "rb") as source, open(temporary, "wb") as target:
-            shutil.copyfileobj(source, target)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(temporary, copy)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(copy.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.make_folder(copy.parent)
+    files.write_atomically(copy, origin.read_bytes())

@@ -12,6 +12,7 @@ LAYERS = [
     [
         "errors",
         "arrays",
+        "files",
         "paths",
         "settings",
         "streams",

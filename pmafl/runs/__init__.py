@@ -9,6 +9,7 @@
 Lines and checkpoints are one commit: after a power cut a run goes on from the last round that has both.
 """
 
+from pmafl.files import locked, make_folder, write_atomically
 from pmafl.runs.execution import (
     carry_on,
     create,
@@ -18,7 +19,6 @@ from pmafl.runs.execution import (
     run,
     write_new,
 )
-from pmafl.runs.files import locked, make_folder, write_atomically
 from pmafl.runs.identity import Identity
 from pmafl.runs.records import read_records
 from pmafl.runs.recovery import recover

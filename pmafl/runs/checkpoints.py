@@ -22,10 +22,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
+from pmafl import files
 from pmafl.arrays import in_order
 from pmafl.errors import InputError
 from pmafl.rounds import State, from_arrays, to_arrays
-from pmafl.runs import files
 from pmafl.runs.identity import Identity
 
 CHECKPOINT = "checkpoint"

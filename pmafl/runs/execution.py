@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pmafl import files
 from pmafl.devices import Devices, SimulatedDevices
 from pmafl.errors import InputError
 from pmafl.paths import keep, kept
 from pmafl.rounds import Callback, advance, start
-from pmafl.runs import files
 from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints
 from pmafl.runs.identity import (
     IDENTITY,

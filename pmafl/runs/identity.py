@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pmafl import files
 from pmafl.errors import InputError
-from pmafl.runs import files
 
 IDENTITY, SETTINGS = "run.json", "settings.toml"
 FORMAT = 2  # of a run directory; version 0.1 wrote no identity

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from pmafl.files import Appender
 from pmafl.rounds import Record, State
 from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints
-from pmafl.runs.files import Appender
 from pmafl.runs.records import RECORDS, seal
 from pmafl.runs.recovery import Recovered, clear_the_way
 from pmafl.settings import RunSettings

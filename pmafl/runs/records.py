@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pmafl import files
 from pmafl.errors import InputError
-from pmafl.runs import files
 from pmafl.runs.identity import digest_in
 
 RECORDS = "rounds.jsonl"

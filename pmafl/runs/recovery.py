@@ -11,8 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmafl import files
 from pmafl.errors import InputError
-from pmafl.runs import files
 from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints, Damaged, Saved
 from pmafl.runs.identity import Identity
 from pmafl.runs.records import RECORDS, Place, Scan, scan

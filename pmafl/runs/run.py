@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from pmafl import files
 from pmafl.errors import InputError
-from pmafl.runs import files
 from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary

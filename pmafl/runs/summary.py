@@ -12,9 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pmafl import budgets
+from pmafl import budgets, files
 from pmafl.rounds import State
-from pmafl.runs import files
 from pmafl.runs.identity import Identity, digest_in, settings_text
 from pmafl.runs.records import RECORDS, last_check
 from pmafl.wireless import Array

@@ -6,9 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from pmafl import runs
+from pmafl import files, runs
 from pmafl.errors import InputError
-from pmafl.runs import files
 from tests.flower.memory_grid import MemoryGrid, final_state
 from tests.runs.power import Power, PowerCut
 

@@ -1,4 +1,4 @@
-"""A power supply for `pmafl.runs.files`: it can be cut after any call, and then loses what was not synced.
+"""A power supply for `pmafl.files`: it can be cut after any call, and then loses what was not synced.
 
 Stands in for the module `os` there, keeps what a disk would certainly hold (content as of the last sync of a
 file, names as of the last sync of their folder), and at a cut lets chance decide about everything else.

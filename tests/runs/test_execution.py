@@ -10,11 +10,10 @@ import time
 import pytest
 from rich.console import Console
 
-from pmafl import runs
+from pmafl import files, runs
 from pmafl.display import summary_table
 from pmafl.errors import InputError
 from pmafl.plots import plot_run
-from pmafl.runs import files
 from pmafl.settings import load
 from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after
 

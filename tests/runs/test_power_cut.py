@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from pmafl import runs
-from pmafl.runs import execution, files
+from pmafl import files, runs
+from pmafl.runs import execution
 from pmafl.settings import load
 from tests.runs.directories import commit_every_round, contents, run
 from tests.runs.power import Power, PowerCut
