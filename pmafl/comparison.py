@@ -35,6 +35,8 @@ from pmafl.workers import WorkerDied, run_tasks
 METRICS = {
     "final_accuracy": "final accuracy",
     "best_accuracy": "best accuracy",
+    "final_error": "final error",
+    "best_error": "best error",
     "final_loss": "final loss",
     "scheduled_samples_per_round": "samples per round",
     "scheduled_devices_per_round": "devices per round",

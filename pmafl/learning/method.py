@@ -23,6 +23,7 @@ from pmafl.learning.aggregation import Aggregate, aggregate_for
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES
 from pmafl.learning.engine import Engine
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.inputs import Samples
 from pmafl.learning.model import build_model, count_multiply_adds
 from pmafl.learning.quantise import Payload, encode
@@ -77,12 +78,17 @@ class Method:
     memory: Tensors
 
     def __init__(
-        self, learning: LearningSettings, input_shape: tuple[int, ...], classes: int, seed: int
+        self,
+        learning: LearningSettings,
+        input_shape: tuple[int, ...],
+        classes: int,
+        seed: int,
+        form: Form = CLASSES_OF_MEASUREMENTS,
     ) -> None:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device, form)
         self.engine = Engine(self.model, learning)
         counted = (
             ARCHITECTURES[learning.model](input_shape, classes).multiply_adds

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES, NETWORKS, Architecture, Convolution
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.objective import CLASSES, VALUES, Objective
 from pmafl.settings import LearningSettings
 
 # Samples that go through the network at once: as many as pays.
@@ -29,7 +31,12 @@ class Model:
 
     Where a module can be split only by parameter names, `extractor` passes its input on, `predictor` is the
     whole module, and `layered` is false: features then cannot be computed apart.
+
+    objective: what it is trained for. vocabulary: it takes token ids below this; 0 where it takes numbers.
     """
+
+    objective: Objective = CLASSES
+    vocabulary: int = 0
 
     def __init__(self, module: nn.Module, name: str, shared_layers: int, shared_prefix: str) -> None:
         self.name = name
@@ -82,6 +89,7 @@ def build_model(
     classes: int,
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
@@ -89,8 +97,32 @@ def build_model(
         if learning.model in ARCHITECTURES:
             module: nn.Module = as_module(ARCHITECTURES[learning.model](input_shape, classes))
         else:
-            module = _user_module(learning.model, input_shape, classes)
-    return Model(module.to(device), learning.model, learning.shared_layers, learning.shared_prefix)
+            module = _user_module(learning.model, input_shape, classes, form)
+    if form.tokens and learning.model in ARCHITECTURES:
+        raise InputError(
+            f"data.inputs = 'tokens': learning.model = {learning.model!r} takes measurements, not token "
+            f"ids; use a network with an embedding"
+        )
+    model = Model(module.to(device), learning.model, learning.shared_layers, learning.shared_prefix)
+    model.objective = VALUES if form.regression else CLASSES
+    model.vocabulary = vocabulary_of(module, form)
+    return model
+
+
+def vocabulary_of(module: nn.Module, form: Form) -> int:
+    """How many token ids a network takes; 0 where samples reach it as measurements.
+
+    Whole numbers are ids where the settings say so, or the network has an embedding to look them up in.
+    """
+    embeds = any(isinstance(member, nn.Embedding | nn.EmbeddingBag) for member in module.modules())
+    return form.vocabulary if form.tokens or embeds else 0
+
+
+def example(input_shape: tuple[int, ...], count: int, vocabulary: int) -> Tensor:
+    """Made-up samples to try a network with; of token ids the largest, which an embedding must have."""
+    if vocabulary:
+        return torch.full((count, *input_shape), vocabulary - 1)
+    return torch.zeros(count, *input_shape)
 
 
 def as_module(architecture: Architecture) -> nn.Sequential:
@@ -116,11 +148,11 @@ def count_multiply_adds(model: Model, input_shape: tuple[int, ...]) -> int:
 
     model.module.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.module(torch.zeros(1, *input_shape, device=model.flat.device))
+        model.module(example(input_shape, 1, model.vocabulary).to(model.flat.device))
     return int(counter.get_total_flops()) // 2
 
 
-def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _user_module(path: str, input_shape: tuple[int, ...], classes: int, form: Form) -> nn.Module:
     setting, build = f"learning.model = {path!r}", NETWORKS.find(path)
     try:
         module = build(input_shape, classes)
@@ -131,11 +163,12 @@ def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Mo
         module = as_module(module)
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
-    _check_module(module, setting, input_shape, classes)
+    samples = example(input_shape, 2, vocabulary_of(module, form))
+    _check_module(module, setting, samples, classes)
     return module
 
 
-def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...], classes: int) -> None:
+def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int) -> None:
     for name, _ in module.named_buffers():
         raise InputError(
             f"{setting}: {name!r} is a buffer, not a parameter, and would be neither shared nor personal; "
@@ -144,10 +177,11 @@ def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...],
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+            shape = tuple(module(samples).shape)
     except Exception as error:
-        reason = _first_line(error)
-        raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
+        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
+        raise InputError(f"{setting}: does not take {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
     for name, parameter in module.named_parameters():

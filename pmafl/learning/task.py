@@ -5,15 +5,15 @@ round number are all that is needed to go on.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pmafl.data import Dataset, Partition
+from pmafl.data import Dataset, Partition, Scaling
 from pmafl.errors import InputError
 from pmafl.learning.evaluation import Evaluator, Metrics, metrics_of
+from pmafl.learning.form import form_of
 from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.method import LearningState, Method, Trained
 from pmafl.settings import LearningSettings
@@ -31,12 +31,15 @@ class LearningTask:
         dataset: Dataset,
         partition: Partition,
         seed: int,
-        inputs: Literal["standardised", "unit"] = "standardised",
+        inputs: Scaling = "standardised",
     ) -> None:
         _check(dataset, partition)
         self.seed = seed
-        self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
+        form = form_of(dataset, inputs)
+        self.method = Method(learning, dataset.input_shape, dataset.outputs, seed, form)
         model = self.method.model
+        if model.vocabulary:
+            inputs = "tokens"
         layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
@@ -84,7 +87,8 @@ class LearningTask:
                 scores[device] = test.score(device, method.personal(state.server, held)[method.common :])
         if rest := [device for device in range(len(scores)) if alike or device not in state.devices]:
             scores[rest], right = test.score_alike(rest, untrained[method.common :])
-        return metrics_of(scores, right if alike else None)
+        regression = method.model.objective.regression
+        return metrics_of(scores, right if alike else None, regression)
 
     def _known_score(self, state: LearningState, device: int) -> NDArray[np.float64] | None:
         """A device's score in the evaluation before, where neither the server nor the device has changed."""
@@ -92,7 +96,7 @@ class LearningTask:
             return None
         before, metrics = self._evaluated
         same = before.devices.get(device) is state.devices[device] and _same_server(before, state)
-        return np.array([metrics.device_accuracy[device], metrics.device_loss[device]]) if same else None
+        return np.array([metrics.device_score[device], metrics.device_loss[device]]) if same else None
 
     def device_samples(self, device: int) -> Samples:
         """A device's training samples."""
@@ -112,7 +116,7 @@ def _same_server(one: LearningState, other: LearningState) -> bool:
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:
-    for labels in (dataset.y_train, dataset.y_test):
+    for labels in () if dataset.regression else (dataset.y_train, dataset.y_test):
         if labels.min() < 0 or labels.max() >= dataset.classes:
             raise InputError(
                 f"data set {dataset.name!r}: has labels from {labels.min()} to {labels.max()}; "
