@@ -21,10 +21,9 @@ from pmafl.errors import InputError
 from pmafl.learning import checking
 from pmafl.learning.aggregation import Aggregate, aggregate_for
 from pmafl.learning.algorithms import find_algorithm
-from pmafl.learning.architecture import ARCHITECTURES
 from pmafl.learning.engine import Engine
 from pmafl.learning.inputs import Samples
-from pmafl.learning.model import build_model, count_multiply_adds
+from pmafl.learning.model import build_model, operations
 from pmafl.learning.quantise import Payload, encode
 from pmafl.learning.workload import Workload, charge
 from pmafl.plugins import blaming
@@ -84,11 +83,7 @@ class Method:
         self.device = find_device(learning.device)
         self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
         self.engine = Engine(self.model, learning)
-        counted = (
-            ARCHITECTURES[learning.model](input_shape, classes).multiply_adds
-            if learning.model in ARCHITECTURES
-            else count_multiply_adds(self.model, input_shape)
-        )
+        counted = operations(learning, self.model, input_shape, classes)
         sizes = self.model.split, self.model.parameters
         self.workload = charge(learning, self.algorithm, *sizes, counted)
         self.blamed = f"algorithm {learning.algorithm!r}"

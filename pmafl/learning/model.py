@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES, NETWORKS, Architecture, Convolution
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.operations import forward_operations, training_operations
+from pmafl.learning.workload import described
 from pmafl.settings import LearningSettings
 
 # Samples that go through the network at once: as many as pays.
@@ -110,14 +112,15 @@ def as_module(architecture: Architecture) -> nn.Sequential:
     return nn.Sequential(modules)
 
 
-def count_multiply_adds(model: Model, input_shape: tuple[int, ...]) -> int:
-    """Multiply-adds of one sample's forward pass through any module."""
-    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and needed for users' models only
-
-    model.module.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.module(torch.zeros(1, *input_shape, device=model.flat.device))
-    return int(counter.get_total_flops()) // 2
+def operations(learning: LearningSettings, model: Model, input_shape: tuple[int, ...], classes: int) -> float:
+    """Operations per sample and iteration that the settings charge for a model."""
+    if learning.model in ARCHITECTURES:
+        return described(learning, ARCHITECTURES[learning.model](input_shape, classes))
+    if not isinstance(wanted := learning.operations_per_sample, str):
+        return wanted
+    count = training_operations if wanted == "training" else forward_operations
+    model.train_only(shared=True, personal=True)
+    return count(model.module, torch.zeros(1, *input_shape, device=model.flat.device), model.name)
 
 
 def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:

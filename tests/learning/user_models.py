@@ -1,5 +1,6 @@
 """Networks and an algorithm as a user would write them, good and bad."""
 
+import torch
 from torch import Tensor, nn
 
 from pmafl.learning.algorithms import Algorithm, split_model
@@ -102,3 +103,12 @@ def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
 
 def one_step(learning: LearningSettings) -> Algorithm:
     return split_model(lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1), 1)
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.rfft(x.flatten(1)).abs()
+
+
+def with_spectrum(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(Spectrum(), nn.Linear(393, classes))
