@@ -241,12 +241,26 @@ class LearningSettings(Section):
         min_length=1,
         description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
     )
-    model: str = Field(min_length=1, description='"mlp", "cnn", or "package.module:callable"')
+    model: str = Field(
+        min_length=1,
+        description='"mlp", "cnn", "resnet8", "resnet18", "cnn1d", "lstm", or "package.module:callable"',
+    )
+    model_options: dict[str, Any] = Field(
+        default_factory=dict, description='the network\'s own options, such as norm = "group" of a resnet'
+    )
     shared_layers: int = Field(
         ge=0, description="layers that are uploaded and aggregated, counted from below"
     )
     shared_prefix: str = Field(
         default="", description="instead of a number of layers: parameters with this name prefix are shared"
+    )
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description='instead of a number of layers: names of what is shared, such as ["layer1.*", "!*.bn*"]',
+    )
+    buffers: Literal["shared", "personal", "frozen"] = Field(
+        default="shared",
+        description='running statistics: "shared" with the layers around them, "personal", or "frozen"',
     )
     operations_per_sample: Annotated[
         float | Literal["count", "paper", "training"], PlainValidator(_operations)
@@ -279,6 +293,16 @@ class LearningSettings(Section):
     )
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of local training")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="where training runs")
+
+    @model_validator(mode="after")
+    def _one_way_to_say_what_is_shared(self) -> "LearningSettings":
+        if self.shared and self.shared_prefix:
+            raise ValueError("shared and shared_prefix are both set: use one of them")
+        if any(not pattern.removeprefix("!") for pattern in self.shared):
+            raise ValueError(
+                'shared has an empty pattern; one is a name such as "layer1.*", or "!" and a name'
+            )
+        return self
 
 
 class PolicySettings(Section):

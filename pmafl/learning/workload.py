@@ -44,18 +44,19 @@ def workload(
     8531968
     """
     algorithm = find_algorithm(learning)
-    if learning.model in ARCHITECTURES and not learning.shared_prefix:
+    if learning.model in ARCHITECTURES and not (learning.shared or learning.shared_prefix):
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
         return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
+    from pmafl.learning.method import sizes_of
     from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
     model = build_model(learning, shape, classes, np.random.default_rng(0))
     counted = operations(learning, model, shape, classes)
-    return charge(learning, algorithm, model.split, model.parameters, counted)
+    return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
 
 
 def described(learning: LearningSettings, architecture: Architecture) -> float:
