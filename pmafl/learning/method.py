@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import nan
 from typing import Any
 
@@ -68,11 +69,10 @@ class Trained:
 class Method:
     """One algorithm on one network.
 
-    workload: what a round costs a device (Q, G and tau). common: how many leading weights all personal models
-    have in common. memory: what every device holds before its first round.
+    common: how many leading weights all personal models have in common. memory: what every device holds
+    before its first round.
     """
 
-    workload: Workload
     common: int
     memory: Tensors
 
@@ -85,9 +85,8 @@ class Method:
         self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        counted = operations(learning, self.model, input_shape, classes)
+        self._form = input_shape, classes
         sizes = sizes_of(self.model, self.algorithm, learning)
-        self.workload = charge(learning, self.algorithm, *sizes, counted)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
             server, memory = checking.pair(self.algorithm.start(self.model), "start")
@@ -98,6 +97,14 @@ class Method:
             self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
             checking.names_and_sizes(self._server, self._received, self._uploaded)
             self.common = self.algorithm.common(*sizes)
+
+    @cached_property
+    def workload(self) -> Workload:
+        """What a round costs a device; counted when it is first asked for, which devices never do."""
+        sizes = sizes_of(self.model, self.algorithm, self.learning)
+        return charge(
+            self.learning, self.algorithm, *sizes, operations(self.learning, self.model, *self._form)
+        )
 
     def start(self) -> LearningState:
         """The state before the first round."""

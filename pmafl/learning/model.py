@@ -9,7 +9,7 @@ them. What is frozen is in no vector.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
-from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
 from pmafl.learning.operations import forward_operations, training_operations
 from pmafl.learning.workload import described
@@ -100,6 +100,7 @@ class Model:
         self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
         self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
+        self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
         if self.convolutional:
             self.chunk = ONEDNN_CHUNK if in_onednn else CONVOLUTION_CHUNK
@@ -152,6 +153,10 @@ def build_model(
     """The model that the settings name, its initial weights drawn from `rng`."""
     module = build_module(learning, input_shape, classes, rng)
     changing = _changing_buffers(module, example(input_shape, 2))
+    for name, value in module.named_buffers():
+        if name in changing and value.dtype != torch.float32:
+            setting = f"learning.model = {learning.model!r}"
+            raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
     return Model(module.to(device), learning, changing)
 
 
@@ -217,11 +222,9 @@ def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...],
         raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
-    values: Mapping[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    for name, value in values.items():
-        if value.dtype != torch.float32 and (value.is_floating_point() or isinstance(value, nn.Parameter)):
-            kind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
-            raise InputError(f"{setting}: {kind} {name!r} is {value.dtype}; must be torch.float32")
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
 
 
 def _first_line(error: Exception) -> str:

@@ -37,7 +37,7 @@ class LearningTask:
         self.seed = seed
         self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
         model = self.method.model
-        layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
+        layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
