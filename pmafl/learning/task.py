@@ -40,7 +40,7 @@ class LearningTask:
         model = self.method.model
         if model.vocabulary:
             inputs = "tokens"
-        layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
+        layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
@@ -79,7 +79,7 @@ class LearningTask:
         method, scores = self.method, np.empty((len(self._rows), 2))
         untrained = method.personal(state.server, method.memory)
         test = self._evaluator.begin(untrained[: method.common])
-        alike = method.common == method.model.parameters  # one model for all
+        alike = method.common == len(method.model.whole)  # one model for all
         for device, held in () if alike else state.devices.items():
             if (known := self._known_score(state, device)) is not None:
                 scores[device] = known

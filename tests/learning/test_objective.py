@@ -51,7 +51,7 @@ def task(given, inputs="standardised", **changes):
 
 
 def own_network(monkeypatch, build):
-    monkeypatch.setattr("pmafl.learning.model.NETWORKS.find", lambda name: build)
+    monkeypatch.setattr("pmafl.learning.model.find_network", lambda name: build)
 
 
 def embedding(input_shape, classes, size=11):
