@@ -76,7 +76,7 @@ class LearningTask:
         method, scores = self.method, np.empty((len(self._rows), 2))
         untrained = method.personal(state.server, method.memory)
         test = self._evaluator.begin(untrained[: method.common])
-        alike = method.common == method.model.parameters  # one model for all
+        alike = method.common == len(method.model.whole)  # one model for all
         for device, held in () if alike else state.devices.items():
             if (known := self._known_score(state, device)) is not None:
                 scores[device] = known
