@@ -172,7 +172,9 @@ def _train(
 ) -> tuple[LearningState | None, dict[int, Result]]:
     """The learning side after the round, and what came from each device; uploads are not kept."""
     results: dict[int, Result] = {}
-    combining = world.method.combining(state.learning) if world.method and state.learning else None
+    combining = None
+    if world.method and state.learning:
+        combining = world.method.combining(state.learning, report.fleet.samples)
     for result in devices.train(state.round, decision, state.learning):
         if combining is not None and result.trained is not None:
             combining.add(result.device, result.trained, int(report.fleet.samples[result.device]))

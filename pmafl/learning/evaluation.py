@@ -98,6 +98,7 @@ class Test:
     def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
         """For each of the samples 1 or 0, for right or wrong, and the loss."""
         model, y = self._evaluator.model, self._evaluator.y
+        model.module.eval()
         model.load(own, start=self._common)
         parts = [_outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows]
         return torch.cat(parts, dim=1).cpu().numpy()

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pmafl.data import Dataset, Partition
 from pmafl.errors import InputError
@@ -32,7 +33,9 @@ class LearningTask:
         partition: Partition,
         seed: int,
         inputs: Literal["standardised", "unit"] = "standardised",
+        numbers: Sequence[int] | None = None,
     ) -> None:
+        """`numbers` are what the devices are called where all of them are known; left out: these are all."""
         _check(dataset, partition)
         self.seed = seed
         self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
@@ -41,6 +44,7 @@ class LearningTask:
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
+        self._numbers = numbers or range(len(partition.train))
         self._evaluator = Evaluator(model, test, partition.test)
         self._evaluated: tuple[LearningState, Metrics] | None = None
         self.samples = partition.sizes
@@ -59,7 +63,7 @@ class LearningTask:
         self, state: LearningState, scheduled: Sequence[int] | NDArray[np.int64], round_index: int
     ) -> LearningState:
         """Train the scheduled devices from `state` and combine their uploads, in order of their index."""
-        combining = self.method.combining(state)
+        combining = self.method.combining(state, self.samples)
         for device in sorted({int(k) for k in scheduled}):
             combining.add(device, self.train(state, device, round_index), int(self.samples[device]))
         return combining.result()
@@ -72,17 +76,19 @@ class LearningTask:
 
     @torch.no_grad()
     def _evaluate(self, state: LearningState) -> Metrics:
-        """Models differ behind their common weights only; those that never trained are alike."""
+        """Models differ behind their common weights only; untuned ones that never trained are alike."""
         method, scores = self.method, np.empty((len(self._rows), 2))
+        tuned = method.algorithm.tune is not None
         untrained = method.personal(state.server, method.memory)
         test = self._evaluator.begin(untrained[: method.common])
         alike = method.common == len(method.model.whole)  # one model for all
-        for device, held in () if alike else state.devices.items():
+        own = range(len(scores)) if tuned else () if alike else state.devices  # who has a model of its own
+        for device in own:
             if (known := self._known_score(state, device)) is not None:
                 scores[device] = known
             else:
-                scores[device] = test.score(device, method.personal(state.server, held)[method.common :])
-        if rest := [device for device in range(len(scores)) if alike or device not in state.devices]:
+                scores[device] = test.score(device, self.tested(state, device)[method.common :])
+        if rest := [device for device in range(len(scores)) if device not in own]:
             scores[rest], right = test.score_alike(rest, untrained[method.common :])
         return metrics_of(scores, right if alike else None)
 
@@ -91,8 +97,18 @@ class LearningTask:
         if self._evaluated is None:
             return None
         before, metrics = self._evaluated
-        same = before.devices.get(device) is state.devices[device] and _same_server(before, state)
+        same = before.devices.get(device) is state.devices.get(device) and _same_server(before, state)
         return np.array([metrics.device_accuracy[device], metrics.device_loss[device]]) if same else None
+
+    def tested(self, state: LearningState, device: int) -> Tensor:
+        """The model that a device is tested with: its personal one, tuned where the algorithm says so."""
+        method = self.method
+        weights = method.personal(state.server, method.held(state, device))
+        if method.algorithm.tune is None:
+            return weights
+        number = self._numbers[device]
+        rng = stream(self.seed, "tuning", number)  # the same batches in every round
+        return method.tuned(number, weights, self.device_samples(device), rng)
 
     def device_samples(self, device: int) -> Samples:
         """A device's training samples."""
