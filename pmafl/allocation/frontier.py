@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmafl.allocation.roots import NOT_ZERO, rising_root
+from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root
 from pmafl.wireless import (
     LN2,
     Array,
@@ -146,17 +146,29 @@ def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> A
     return compute_j + frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
 
 
-def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
-    """log(y) where band is worth the price to each device: where it minimises E + price*share."""
+def at_price(
+    frontier: Frontier,
+    log_price: Array,
+    guess: Array,
+    small_step: float = SMALL_STEP,
+    small_value: float = SMALL_VALUE,
+) -> Array:
+    """log(y) where band is worth the price to each device: where it minimises E + price*share.
+
+    The last two say when the search may end, as in `rising_root`.
+    """
     if guess.size > BLOCK:
-        parts = blocks(guess.size)
-        return np.concatenate([at_price(frontier.take(b), log_price[b], guess[b]) for b in parts])
+        parts = (
+            at_price(frontier.take(b), log_price[b], guess[b], small_step, small_value)
+            for b in blocks(guess.size)
+        )
+        return np.concatenate(list(parts))
 
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)
         return at.log_price - log_price, at.price_slope
 
-    return rising_root(residual, frontier.log_start, frontier.log_end, guess)
+    return rising_root(residual, frontier.log_start, frontier.log_end, guess, small_step, small_value)
 
 
 def frontiers(problem: RoundProblem) -> Frontier:
