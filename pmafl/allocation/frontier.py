@@ -15,6 +15,7 @@ possible (its end), and share, energy and the worth of band are closed forms of 
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -87,6 +88,9 @@ class Frontier:
             self.end_log_price[device],
             self.min_share[device],
         )
+
+
+_KNOWN: WeakKeyDictionary[RoundProblem, Frontier] = WeakKeyDictionary()
 
 
 def point(frontier: Frontier, log_y: Array) -> Point:
@@ -174,12 +178,16 @@ def at_price(
 def frontiers(problem: RoundProblem) -> Frontier:
     """The frontier of every device of a problem.
 
-    Where nothing is uploaded there is none: whoever computes in time needs no band.
+    Where nothing is uploaded there is none: whoever computes in time needs no band. They are remembered for
+    as long as the problem lives, for whoever asks after the policy: nobody changes them.
     """
+    if (known := _KNOWN.get(problem)) is not None:
+        return known
     frontier = open_frontiers(problem)
     if not frontier.silent:
         for block in blocks(problem.devices):
             set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
+    _KNOWN[problem] = frontier
     return frontier
 
 
