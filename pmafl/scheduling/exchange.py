@@ -8,6 +8,7 @@ with a problem is said at once. `schema` has the same as a JSON Schema.
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ EXTRAS = ("id", "scheduled", "outlook", "outcome")
 
 
 def _default(entry: Any) -> Any:
-    return entry.default_factory() if entry.default_factory is not MISSING else entry.default
+    return entry.default if entry.default_factory is MISSING else entry.default_factory().item()
 
 
 _OPTIONAL = {entry.name: _default(entry) for entry in fields(RoundProblem) if _default(entry) is not MISSING}
@@ -201,6 +202,7 @@ class _Reader:
             self.faults.append("devices must be a list of at least one device")
             return None
         if not self._devices(devices):
+            self._ranges(cell, {})
             return None
         columns: dict[str, Any] = {name: self._column(devices, name) for name in DEVICE_FIELDS}
         more = {
@@ -210,9 +212,11 @@ class _Reader:
             **self._outlook(raw.get("outlook")),
             **self._outcome(raw.get("outcome")),
         }
-        if self.faults:
-            return None
-        return Question(RoundProblem(**cell, **columns), **more)
+        if not self.faults:
+            with suppress(InputError):  # it names the first number that is out of its range; here all are
+                return Question(RoundProblem(**cell, **columns), **more)
+        self._ranges(cell, columns)
+        return None
 
     def _keys(self, raw: Any, where: str, required: Collection[str], optional: Collection[str]) -> bool:
         if not isinstance(raw, dict):
@@ -230,11 +234,13 @@ class _Reader:
         """Checks keys and names of all devices; False if some are not even objects."""
         self.count = len(devices)
         required = [name for name in NEEDED_FROM_DEVICE if name not in self.raw]
-        known, objects = {*required}, True
+        optional = (*COMMON_FIELDS, *OPTIONAL_OF_DEVICE, "id")
+        good, objects = {*required}, True
         for index, device in enumerate(devices):
-            if type(device) is not dict or device.keys() != known:  # the quick way for a million good ones
-                optional = (*COMMON_FIELDS, *OPTIONAL_OF_DEVICE, "id")
+            if type(device) is not dict or device.keys() != good:  # the quick way for a million alike
+                before = len(self.faults)
                 objects &= self._keys(device, f"devices[{index}]", required, optional)
+                good = {*device} if len(self.faults) == before else good
         if objects and any("id" in device for device in devices):
             names = [device.get("id") for device in devices]
             checked = [self._name(name, f"devices[{index}].id") for index, name in enumerate(names)]
@@ -258,48 +264,53 @@ class _Reader:
 
     def _cell(self, name: str, raw: Any) -> float:
         value = self._number(raw, name)
-        if value is None:
-            return 1.0
-        self.faults += [f"{name} {fault}" for fault in wrong_values(name, np.array([value])).values()]
-        return value
+        return 1.0 if value is None else value
+
+    def _ranges(self, cell: dict[str, float], columns: dict[str, Array | Mask]) -> None:
+        """Notes every number that is out of its range."""
+        for name, value in cell.items():
+            self.faults += [f"{name} {fault}" for fault in wrong_values(name, np.array([value])).values()]
+        for name, column in columns.items():
+            if name == "available":
+                continue
+            for device, fault in wrong_values(name, column.astype(np.float64)).items():
+                self.faults.append(f"{name} of {self._called(device)} {fault}")
 
     def _common(self, name: str, raw: Any) -> Any:
         if name == "available":
-            return bool(self._flags([raw], [name])[0])
-        return _OPTIONAL[name] if raw is None and name in MAY_BE_NULL else self._cell(name, raw)
+            return bool(self._flags([raw], name)[0])
+        if raw is None and name in MAY_BE_NULL:
+            return _OPTIONAL[name]
+        before, value = len(self.faults), self._cell(name, raw)
+        self._ranges({name: value}, {})
+        return value if len(self.faults) == before else 1.0  # what has been said need not be for every device
 
     def _column(self, devices: list[dict[str, Any]], name: str) -> Array | Mask:
         default = self.common.get(name, _OPTIONAL.get(name, MISSING))
         values = [device.get(name, default) for device in devices]
         if name == "available":
-            return self._flags(values, [f"devices[{index}].available" for index in range(len(values))])
-        if set(map(type, values)) <= {float}:
-            column = np.array(values)
-        else:
-            column = np.ones(len(values))
-            for index, value in enumerate(values):
-                if value is MISSING:  # that has been said
-                    continue
-                if value is None and name in MAY_BE_NULL:
-                    value = _OPTIONAL[name]
-                if (number := self._number(value, f"devices[{index}].{name}")) is not None:
-                    column[index] = number
-        for device, fault in wrong_values(name, column).items():
-            self.faults.append(f"{name} of {self._called(device)} {fault}")
+            return self._flags(values, "devices[{}].available")
+        if set(map(type, values)) <= {float, int}:
+            with suppress(OverflowError):
+                return np.array(values, dtype=np.float64)
+        column = np.ones(len(values))
+        for index, value in enumerate(values):
+            if value is MISSING:  # that has been said
+                continue
+            if value is None and name in MAY_BE_NULL:
+                value = _OPTIONAL[name]
+            if (number := self._number(value, f"devices[{index}].{name}")) is not None:
+                column[index] = number
         return column
 
-    def _flags(self, values: list[Any], where: list[str]) -> Mask:
-        flags = np.ones(len(values), bool)
+    def _flags(self, values: list[Any], where: str) -> Mask:
         for index, value in enumerate(values):
-            if isinstance(value, bool | np.ndarray):  # an array is the default
-                flags[index] = value
-            else:
-                self.faults.append(f"{where[index]} is {json.dumps(value):.40}; it must be true or false")
-        return flags
+            if not isinstance(value, bool):
+                text = json.dumps(value)
+                self.faults.append(f"{where.format(index)} is {text:.40}; it must be true or false")
+        return np.array([value is True for value in values])
 
     def _number(self, value: Any, where: str) -> float | None:
-        if isinstance(value, np.ndarray):  # a default
-            return float(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.faults.append(f"{where} is {json.dumps(value):.40}; it must be a number")
             return None

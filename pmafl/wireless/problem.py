@@ -178,7 +178,10 @@ def _allowed(name: str, value: Array) -> tuple[Mask, str]:
     allowed = (value >= least) & (value <= most)
     if whole:
         return allowed & (value == np.floor(value)), f"a whole number from {least:g}"
-    allowed |= zero & (value == 0) | unknown & np.isnan(value)
+    if zero:
+        allowed |= value == 0
+    if unknown:
+        allowed |= np.isnan(value)
     if most == np.inf:
         return allowed, f"{least:g} or more"
     if least == 1:
