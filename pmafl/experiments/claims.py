@@ -17,10 +17,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
-from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from pmafl.errors import InputError
+from pmafl.experiments.archive import FOLDER, Archive
+from pmafl.experiments.evidence import Evidence, load_study
 from pmafl.experiments.reasons import reason
-from pmafl.experiments.report import how_much, make_directory, title
-from pmafl.experiments.study import READINGS, Scale, manifest_path
+from pmafl.experiments.report import how_much, title
+from pmafl.experiments.study import READINGS, NotRun, Scale
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
@@ -71,16 +73,18 @@ def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
     return REPRODUCED if near else DIRECTION
 
 
-def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, Any]]:
+def judge(claims: Sequence[Claim], results: Path) -> list[dict[str, Any]]:
     """A row for every claim, and on CIFAR-10 for every reading."""
+
+    archive = Archive(results)
 
     @cache
     def evidence(figure: str, dataset: str, reading: str) -> Evidence | NotRun:
-        return _found(figure, dataset, reading, results, out)
+        return _found(figure, dataset, reading, results, archive)
 
     @cache
     def others(figure: str, dataset: str, reading: str) -> dict[str, Evidence]:
-        found = _others(evidence(figure, dataset, reading), results / "tried", out)
+        found = _others(evidence(figure, dataset, reading), results / "tried")
         for name in READINGS:
             other = evidence(figure, dataset, name)
             if name != reading and isinstance(other, Evidence):
@@ -98,14 +102,14 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
     return rows
 
 
-def _found(figure: str, dataset: str, reading: str, results: Path, out: Path) -> Evidence | NotRun:
+def _found(figure: str, dataset: str, reading: str, results: Path, archive: Archive) -> Evidence | NotRun:
     try:
-        return load_evidence(figure, dataset, reading, results, out)
+        return Evidence(load_study(figure, dataset, reading, results, archive))
     except NotRun as missing:
         return missing
 
 
-def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Evidence]:
+def _others(evidence: Evidence | NotRun, tried: Path) -> dict[str, Evidence]:
     """What else can be asked about a figure: its first rounds, and studies of it under other settings."""
     if isinstance(evidence, NotRun):
         return {}
@@ -114,7 +118,7 @@ def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Ev
     first_parts = (study.scale.rounds // part for part in (4, 2))
     found = {f"after {n} rounds": Evidence(study, until=n) for n in first_parts if n >= first_evaluation}
     for place in sorted(tried.glob("*/")):
-        other = _found(study.name, study.scale.dataset, study.scale.reading, place, out)
+        other = _found(study.name, study.scale.dataset, study.scale.reading, place, Archive(place))
         if isinstance(other, Evidence):
             found[how_much(other.study.scale)] = other
     return found
@@ -157,7 +161,7 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     try:
         if isinstance(evidence, NotRun):
             raise evidence
-        values = claim.read(evidence)
+        values = evidence.read(claim.read)
     except NotRun as missing:
         return unknown | {"remark": str(missing)}
     if np.isnan(values).any():
@@ -247,35 +251,24 @@ TITLES = {
 
 HEAD = """# The paper's claims, one by one
 
-Written by `pmafl reproduce claims` from run directories. Numbers are percentage points of the mean test
-accuracy over devices (mean of the evaluations in the last fifth of the rounds), paired by seed, unless a
-unit says otherwise; after ± the half-width of the 95% interval. **reproduced**: the interval lies above 0
-and holds the paper's number, or the two differ by less than half of the paper's. **direction only**: above
-0, another size. **not reproduced**: the rest. "Like" and "equal" must be within half a point or percent. A
-single seed has no interval; its number is judged as it is. **not run**: the runs behind it are missing.
-Where fewer devices train than the paper's 100 (it is said above the table), "10 devices" and "50 devices"
-are a tenth and a half of them, and numbers of the wireless side (in %) are still of all 100.
+Written by `pmafl reproduce claims` from the runs that are kept in `evidence/`. Numbers are percentage
+points of the mean test accuracy over devices (mean of the evaluations in the last fifth of the rounds),
+paired by seed, unless a unit says otherwise; after ± the half-width of the 95% interval. **reproduced**:
+the interval lies above 0 and holds the paper's number, or the two differ by less than half of the paper's.
+**direction only**: above 0, another size. **not reproduced**: the rest. "Like" and "equal" must be within
+half a point or percent. A single seed has no interval; its number is judged as it is. **not run**: the runs
+behind it are missing. Where fewer devices train than the paper's 100 (it is said above the table), "10
+devices" and "50 devices" are a tenth and a half of them, and numbers of the wireless side (in %) are still
+of all 100.
 """
 
 
-def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
-    """`CLAIMS.md` and `CLAIMS.json`; where a figure is there but not its runs, its rows stay."""
-    make_directory(results)
-    table = results / "CLAIMS.json"
-    before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
-    known = {_identity(row): row for row in before}
-
-    def newest(row: dict[str, Any]) -> dict[str, Any]:
-        figure = manifest_path(results, row["figure"], Scale(row["dataset"], row["reading"]))
-        kept = row["verdict"] == NOT_RUN and figure.is_file()
-        return known.get(_identity(row), row) if kept else row
-
-    rows = [newest(row) for row in judge(claims, results, out)]
-    write_atomically(table, (json.dumps(rows, indent=1) + "\n").encode())
+def write_claims(claims: Sequence[Claim], results: Path) -> Path:
+    """`CLAIMS.md` and `CLAIMS.json`, from what is kept beside the figures."""
+    if not any((results / FOLDER).glob("*.jsonl.gz")):
+        raise InputError(f"{results / FOLDER}: holds no runs; make a figure first (pmafl reproduce fig5)")
+    rows = judge(claims, results)
+    write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
     path = results / "CLAIMS.md"
     write_atomically(path, to_markdown(rows).encode())
     return path
-
-
-def _identity(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[key] for key in ("figure", "dataset", "reading", "claim"))

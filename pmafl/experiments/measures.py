@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from pmafl.comparison import Array
-from pmafl.experiments.evidence import Evidence, NotRun, Value
+from pmafl.experiments.evidence import Evidence, Value
+from pmafl.experiments.study import NotRun
 
 FEW, MANY = 0, 1  # the first and the second number of devices in Figures 3 and 4
 SET_EXPANSION = "set-expansion"
@@ -128,7 +129,7 @@ def power_deviation(average: bool) -> Measure:
     """How far radio's power is from the CPU's, in percent: the median over free allocations."""
 
     def read(runs: Evidence) -> Array:
-        ratios = ((seen.average_ratio if average else seen.marginal_ratio) for seen in runs.allocations)
+        ratios = (seen["average_ratio" if average else "marginal_ratio"] for seen in runs.allocations)
         return np.array([100 * np.median(np.abs(ratio - 1)) for ratio in ratios if ratio.size])
 
     return read
@@ -136,14 +137,17 @@ def power_deviation(average: bool) -> Measure:
 
 def free_share(runs: Evidence) -> Array:
     """Allocations at neither limit, clock or power, in percent of all."""
-    return np.array([100 * seen.marginal_ratio.size / seen.clock_hz.size for seen in runs.allocations])
+    return np.array([100 * seen["marginal_ratio"].size / seen["clock_hz"].size for seen in runs.allocations])
 
 
 def faster_in_bad_channels(runs: Evidence) -> Array:
     """CPU clock of the third with the weakest channels above that of the strongest third, in percent."""
     ratios = []
     for seen in runs.allocations:
-        weak, strong = np.quantile(seen.gain, (1 / 3, 2 / 3))
-        clocks = (seen.clock_hz[seen.gain <= weak].mean(), seen.clock_hz[seen.gain >= strong].mean())
+        weak, strong = np.quantile(seen["gain"], (1 / 3, 2 / 3))
+        clocks = (
+            seen["clock_hz"][seen["gain"] <= weak].mean(),
+            seen["clock_hz"][seen["gain"] >= strong].mean(),
+        )
         ratios.append(100 * (clocks[0] / clocks[1] - 1))
     return np.array(ratios)

@@ -31,7 +31,7 @@ def policy_curves(
                 "rs-wel",
                 shown,
                 {**alone, "policy.name": "rs-wel"},
-                shown=matters_to_rs_wel or value == values[0],
+                drawn=matters_to_rs_wel or value == values[0],
                 style=None if matters_to_rs_wel else "-.",
             ),
             Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
@@ -43,13 +43,13 @@ def policy_curves(
 def draw_policies(study: Study) -> Figure:
     drawing, (left, right) = panels()
     draw_accuracies(study, left, right)
-    shared_legend(drawing, study.curves)
+    shared_legend(drawing, study.shown)
     return drawing
 
 
 def draw_accuracies(study: Study, left: Axes, right: Axes) -> None:
     """The paper's curves, and beside them ours with its set expansion."""
-    shown = [curve for curve in study.curves if curve.shown]
+    shown = [curve for curve in study.shown if curve.drawn]
     lines(left, study, [curve for curve in shown if not curve.ours], "accuracy")
     lines(right, study, [c for c in shown if c.ours or c.method == "set-expansion"], "accuracy")
     left.set_title("the paper's curves")

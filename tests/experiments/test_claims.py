@@ -1,18 +1,21 @@
 """The table of claims: its rules, its numbers and what it does with runs that are missing."""
 
+import gzip
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 
-from pmafl import runs as run_directories
 from pmafl.comparison import Estimate, unfinished
+from pmafl.errors import InputError
 from pmafl.experiments import claims, figure_module, measures, reasons, report, statements
+from pmafl.experiments.archive import ALLOCATIONS, Archive, Kept
 from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
-from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
-from pmafl.experiments.study import Scale, Study, prepare
-from tests.experiments.conftest import run_here
+from pmafl.experiments.evidence import Evidence, allocation_jobs, load_study
+from pmafl.experiments.study import NotRun, Scale, Study, of_curve, prepare
+from tests.experiments.conftest import everything, run_here
 
 NAN = math.nan
 
@@ -20,18 +23,31 @@ NAN = math.nan
 MADE = ("fig3", "fig5", "fig7")
 
 
+def keep(study, results):
+    """Write a study's figure and what is known of its runs."""
+    report.make_directory(results)
+    report.write(study, figure_module(study.name), results, {"command": "pmafl reproduce"})
+    archive = Archive(results, directories=True)
+    file = f"{study.name}-{study.scale.suffix}"
+    archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
+
+
 @pytest.fixture(scope="module")
-def place(make, out, tmp_path_factory):
+def place(make, tmp_path_factory):
     """Results and runs of the figures that are made."""
     results = tmp_path_factory.mktemp("results")
     for name in MADE:
-        report.write(make(name), figure_module(name), results, {"command": "pmafl reproduce"})
-    return results, out
+        keep(make(name), results)
+    return results
+
+
+def evidence_of(name, results):
+    return Evidence(load_study(name, "mnist", "chosen", results, Archive(results)))
 
 
 @pytest.fixture(scope="module")
 def fig7(place):
-    return load_evidence("fig7", "mnist", "chosen", *place)
+    return evidence_of("fig7", place)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -96,12 +112,15 @@ def test_every_claim_is_about_curves_that_its_figure_has():
             self._jobs([], method, value)
             return np.array([5.0, 6.0])
 
-        allocations = (Allocations(*np.ones((4, 6))),)
+        allocations = (dict.fromkeys(ALLOCATIONS, np.ones(6)),)
 
     for claim in statements.all_claims():
         curves = tuple(figure_module(claim.figure).curves(Scale(claim.dataset)))
         assert claim.dataset in figure_module(claim.figure).DATASETS
-        assert claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), ()))).ndim == 1
+        assert (
+            claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), (), (), None))).ndim
+            == 1
+        )
 
 
 def test_a_lead_is_paired_by_seed(fig7, scale):
@@ -153,16 +172,16 @@ def test_swing_is_the_movement_in_the_second_half():
 
 
 def test_the_optimum_has_equal_marginal_powers_not_equal_powers(place):
-    runs = load_evidence("fig5", "mnist", "chosen", *place)
+    runs = evidence_of("fig5", place)
     for seen in runs.allocations:
-        assert np.abs(seen.marginal_ratio - 1).max() < 1e-3
-        assert np.median(np.abs(seen.average_ratio - 1)) > 0.05
+        assert np.abs(seen["marginal_ratio"] - 1).max() < 1e-3
+        assert np.median(np.abs(seen["average_ratio"] - 1)) > 0.05
     assert np.all(measures.free_share(runs) > 0)
 
 
 def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(place):
-    results, out = place
-    claims.write_claims(statements.all_claims(), results, out)
+    results = place
+    claims.write_claims(statements.all_claims(), results)
     rows = json.loads((results / "CLAIMS.json").read_text())
     run = {row["figure"] for row in rows if row["verdict"] != NOT_RUN}
     assert run == {"fig3", "fig5", "fig7"}
@@ -173,17 +192,48 @@ def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(pla
     assert table.count("\n| ") == len(rows) + 3 + tried + 1  # and the heads of four tables
 
 
-def test_rows_stay_where_a_figure_is_there_but_not_its_runs(place, tmp_path):
-    results, out = place
-    claims.write_claims(statements.all_claims(), results, out)
-    before = (results / "CLAIMS.md").read_bytes()
-    claims.write_claims(statements.all_claims(), results, tmp_path)
-    assert (results / "CLAIMS.md").read_bytes() == before
-    (results / "fig7-mnist.json").rename(tmp_path / "fig7-mnist.json")
-    claims.write_claims(statements.all_claims(), results, tmp_path)
-    rows = json.loads((results / "CLAIMS.json").read_text())
-    assert {row["figure"] for row in rows if row["verdict"] != NOT_RUN} == {"fig3", "fig5"}
-    (tmp_path / "fig7-mnist.json").rename(results / "fig7-mnist.json")
+def test_what_is_kept_gives_the_same_files_wherever_it_is(place, tmp_path):
+    claims.write_claims(statements.all_claims(), place)
+    elsewhere = tmp_path / "results"
+    shutil.copytree(place / "evidence", elsewhere / "evidence")
+    for manifest in place.glob("fig*.json"):
+        shutil.copy(manifest, elsewhere)
+    for name in MADE:
+        study = load_study(name, "mnist", "chosen", elsewhere, Archive(elsewhere))
+        report.write(study, figure_module(name), elsewhere, {"command": "pmafl reproduce"})
+    claims.write_claims(statements.all_claims(), elsewhere)
+    for path in place.iterdir():
+        if path.suffix in (".md", ".json", ".csv"):
+            assert (elsewhere / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_seeds_of_which_a_run_is_missing_are_left_out(make, tmp_path):
+    study = make("fig7")
+    lead = measures.lead(("set-expansion", "V = 0.1"), ("ocean", "V = 0.1"))
+    both = Evidence(study).read(lead)
+    keep(study, tmp_path)
+    (path,) = (tmp_path / "evidence").iterdir()
+    missing = {job.directory.name for job in of_curve(study.jobs, "ocean", "V = 0.1") if job.seed == 1}
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    left = [line for line in lines if json.loads(line)["key"] not in missing]
+    assert len(left) < len(lines)
+    path.write_bytes(gzip.compress(b"".join(left)))
+    assert evidence_of("fig7", tmp_path).read(lead) == pytest.approx(both[1:], abs=1e-4)
+
+
+def test_what_was_kept_before_stays_when_other_runs_are_added(make, tmp_path):
+    study, archive = make("fig7"), Archive(tmp_path, directories=True)
+    archive.keep("fig7-mnist", study.jobs[:2])
+    archive.keep("fig7-mnist", study.wireless)
+    again = Archive(tmp_path)
+    assert again.unfinished([*study.jobs[:2], *study.wireless]) == []
+
+
+def test_a_damaged_file_of_runs_is_one_clear_line(tmp_path):
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "fig5-mnist.jsonl.gz").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"not the records of runs .* restore it"):
+        claims.write_claims(statements.all_claims(), tmp_path)
 
 
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
@@ -192,12 +242,11 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
     stated = Scale("mnist", "stated", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
     studies = [(tmp_path, make("fig7"))]
     for scale, place in ((again, tmp_path / "tried" / "short"), (stated, tmp_path)):
-        found = prepare("fig7", figure.curves(scale), scale, out, True, run_here)
+        found = prepare("fig7", figure.curves(scale), scale, out, True, run_here, everything())
         run_here([*found.jobs, *found.wireless])
         studies.append((place, found))
     for place, study in studies:
-        report.make_directory(place)
-        report.write(study, figure, place, {"command": "pmafl reproduce"})
+        keep(study, place)
 
     def never(runs):
         return -runs.final("set-expansion", "V = 0.1", "loss")
@@ -209,7 +258,7 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
         return -runs.wireless("set-expansion", "V = 0.1", "scheduled_samples_per_round")
 
     table = [Claim(read.__name__, read, figure="fig7", dataset="mnist") for read in (never, always, wireless)]
-    rows = claims.judge(table, tmp_path, out)
+    rows = claims.judge(table, tmp_path)
     tried = [[entry["what"] for entry in row["tried"]] for row in rows]
     elsewhere = report.how_much(again)
     assert "cell.deadline_s = 1.0" in elsewhere
@@ -223,12 +272,12 @@ def test_training_that_diverged_shows_nothing(fig7, monkeypatch):
     claim = Claim("learns", lambda runs: runs.final(*curve), figure="fig7", dataset="mnist")
     row = claims._row(claim, "chosen", fig7)
     assert row["number"] > 0
-    read = run_directories.read_records
+    read = Kept.column
 
-    def diverged(path):
-        return [record | {"loss": None} for record in read(path)]
+    def diverged(kept, name):
+        return read(kept, name) * (np.nan if name == "loss" else 1)
 
-    monkeypatch.setattr(run_directories, "read_records", diverged)
+    monkeypatch.setattr(Kept, "column", diverged)
     for measure in (claim.read, measures.lead(curve, ("ocean", "V = 0.1")), lambda r: r.history(*curve)[1]):
         assert np.isnan(measure(fig7)).all()
     assert claims._numbers(claim, fig7)["verdict"] == NOT_RUN
@@ -276,5 +325,5 @@ def test_every_reason_belongs_to_a_claim():
 
 
 def test_unfinished_runs_are_not_evidence(place, tmp_path):
-    with pytest.raises(NotRun, match="not finished"):
-        load_evidence("fig3", "mnist", "chosen", place[0], tmp_path)
+    with pytest.raises(NotRun, match="no run of pma, 1 of 10 devices is done"):
+        Evidence(load_study("fig3", "mnist", "chosen", place, Archive(tmp_path))).final("pma", 0)
