@@ -13,6 +13,7 @@ from pmafl.experiments import figure_module
 from pmafl.experiments.archive import Archive, Kept
 from pmafl.experiments.study import (
     NotRun,
+    NotTested,
     Scale,
     Study,
     final,
@@ -25,6 +26,7 @@ from pmafl.experiments.study import (
 from pmafl.settings import load
 
 Value = str | int  # of what a figure varies, or its position among the values
+FEWEST_DEVICES = 5  # a round, where the fleet is smaller than the paper's
 ALLOCATION_SEEDS = 10  # runs whose allocations are looked at one by one
 
 
@@ -59,14 +61,14 @@ class Evidence:
 
     def final(self, method: str, value: Value, quantity: str = "accuracy") -> Array:
         """What the runs of a curve end with."""
-        kept = self._known(self.study.jobs, method, value)
+        kept = self._learned(method, value)
         loss = final(kept, "loss", self.until)
         if quantity == "loss":
             return loss
         return np.where(np.isnan(loss), np.nan, 100 * final(kept, quantity, self.until))
 
     def history(self, method: str, value: Value) -> tuple[Array, Array]:
-        kept = self._known(self.study.jobs, method, value)
+        kept = self._learned(method, value)
         rounds, values = history(kept, "accuracy", self.until)
         _, losses = history(kept, "loss", self.until)
         return rounds, np.where(np.isnan(losses), np.nan, 100 * values)
@@ -82,6 +84,14 @@ class Evidence:
         if not known:
             raise NotRun("no allocations are kept")
         return [{name: np.array(values) for name, values in one.items()} for one in known]
+
+    def _learned(self, method: str, value: Value) -> list[Kept]:
+        """The runs of a curve that learn, if enough devices do in each of their rounds."""
+        kept = self._known(self.study.jobs, method, value)
+        devices = summaries(kept, "scheduled_devices_per_round").min()
+        if self.study.scale.fewer_devices and method != "local" and devices < FEWEST_DEVICES:
+            raise NotTested(f"{devices:.1f} devices a round are hardly an average")
+        return kept
 
     def _known(self, jobs: Sequence[Job], method: str, value: Value) -> list[Kept]:
         wanted = of_curve(jobs, method, self.study.values[value] if isinstance(value, int) else value)

@@ -15,7 +15,7 @@ OCEAN_SPLIT = "ocean, best fixed split"
 def policy_curves(
     scale: Scale, key: str, values: Sequence[float], pattern: str, matters_to_rs_wel: bool
 ) -> list[Curve]:
-    """The paper's three policies and two of ours, each for all values of a setting.
+    """The paper's three policies and three of ours, each for all values of a setting.
 
     RS-WEL knows neither budgets nor V: where the setting is one of those, its run is the same for all values.
     """
@@ -35,6 +35,7 @@ def policy_curves(
                 style=None if matters_to_rs_wel else "-.",
             ),
             Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
+            Curve("steady", shown, {**settings, "policy.name": "steady"}, ours=True),
             Curve(OCEAN_SPLIT, shown, {**settings, "policy.name": "ocean"}, ours=True, tuned=True),
         ]
     return found

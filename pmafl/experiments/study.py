@@ -43,6 +43,10 @@ class NotRun(Exception):
     """There are no runs for what is asked."""
 
 
+class NotTested(NotRun):
+    """The runs are too small for what is asked."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """One line of a figure.
