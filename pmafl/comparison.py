@@ -8,7 +8,6 @@ is an engine: processes on this machine (`run_locally`) or tasks on a Ray cluste
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import itertools
 import math
@@ -105,8 +104,7 @@ def grid(
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
             settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
-            name = hashlib.sha256(settings.to_toml().encode()).hexdigest()[:12]
-            jobs.append(Job(variation, seed, settings, out / "runs" / name))
+            jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 
 
