@@ -40,6 +40,7 @@ HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 SIDE_DOORS = {
     "pmafl.data.picture",
     "pmafl.experiments.claims",
+    "pmafl.experiments.making",
     "pmafl.experiments.statements",
     "pmafl.experiments.study",
     "pmafl.learning.algorithms",

@@ -65,12 +65,15 @@ def reproduce(
     """Run what a figure of the paper shows, or go on with it, keep what came out, and draw it."""
     from pmafl import comparison
     from pmafl.experiments import FIGURES, figure_module, report
+    from pmafl.experiments.making import draw_again, make
     from pmafl.experiments.study import Scale, planned
 
     if what == "claims":
         return _write_claims(results or RESULTS)
     if what == "figures":
-        return _draw_again(results or RESULTS)
+        for picture in draw_again(results or RESULTS):
+            typer.echo(f"{picture} and its tables are written")
+        return
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
@@ -92,52 +95,13 @@ def reproduce(
         jobs += planned(figure_module(name).curves(scale), scale, out, figure_module(name).SCHEDULING)
     comparison.check(jobs, engine)
     for (name, _), (scale, place) in places.items():
-        _make(name, scale, out, place, set_ or [], only or [], (engine, workers, address))
-
-
-def _make(
-    name: str,
-    scale: "Scale",
-    out: Path,
-    results: Path,
-    set_: list[str],
-    only: list[str],
-    where: tuple[Literal["local", "ray"], int | None, str | None],
-) -> None:
-    """One figure on one data set, from its runs to its files; runs are kept as they finish."""
-    from pmafl.display import running
-    from pmafl.experiments import figure_module, report
-    from pmafl.experiments.archive import Archive, keeper
-    from pmafl.experiments.evidence import allocation_jobs
-    from pmafl.experiments.study import Scale, distinct, prepare, wanted
-
-    figure, archive, file = figure_module(name), Archive(results, directories=True), f"{name}-{scale.suffix}"
-    with running(f"{name} {scale.suffix}", *where, archive.unfinished, keeper(archive, file)) as run:
-        study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run, archive)
-        run(distinct([*study.wireless, *wanted(study.jobs, only)]))
-    archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
-    whole = Scale(scale.dataset, scale.reading)
-    commands = {"command": _command(name, scale, set_), "full_scale_command": _command(name, whole, [])}
-    picture = report.write(study, figure, results, commands)
-    typer.echo(f"{picture} and its tables are written")
-
-
-def _draw_again(results: Path) -> None:
-    """Every figure that has been made, from what is kept."""
-    from pmafl.experiments import FIGURES, figure_module, report
-    from pmafl.experiments.archive import Archive
-    from pmafl.experiments.evidence import commands_of, load_study
-    from pmafl.experiments.study import READINGS, Scale, manifest_path
-
-    archive = Archive(results)
-    for name in FIGURES:
-        figure = figure_module(name)
-        for dataset in figure.DATASETS:
-            for reading in READINGS:
-                path = manifest_path(results, name, Scale(dataset, reading))
-                if path.is_file():
-                    study = load_study(name, dataset, reading, results, archive)
-                    typer.echo(f"{report.write(study, figure, results, commands_of(path))} is written")
+        whole = Scale(scale.dataset, scale.reading)
+        commands = {
+            "command": _command(name, scale, set_ or []),
+            "full_scale_command": _command(name, whole, []),
+        }
+        picture = make(name, scale, out, place, commands, only or [], (engine, workers, address))
+        typer.echo(f"{picture} and its tables are written")
 
 
 def _command(name: str, scale: "Scale", set_: list[str]) -> str:

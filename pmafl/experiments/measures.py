@@ -106,6 +106,8 @@ def converged_earlier(method: str, value: Value) -> Measure:
 
     def point(runs: Evidence, name: str) -> Array:
         rounds, values = runs.history(name, value)
+        if len(rounds) < 2:
+            raise NotRun("the runs were evaluated too seldom")
         still = np.abs(np.diff(values / 100, axis=1)) < CONVERGED
         return np.asarray(np.where(still.any(axis=1), rounds[1:][still.argmax(axis=1)], rounds[-1]))
 

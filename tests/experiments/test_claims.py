@@ -281,11 +281,11 @@ def test_what_was_kept_before_stays_when_other_runs_are_added(make, tmp_path):
     assert again.unfinished([*study.jobs[:2], *study.wireless]) == []
 
 
-def test_a_damaged_file_of_runs_is_one_clear_line(tmp_path):
+def test_a_damaged_file_of_runs_is_one_clear_line(make, tmp_path):
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "fig5-mnist.jsonl.gz").write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"not the records of runs .* restore it"):
-        claims.write_claims(statements.all_claims(), tmp_path)
+        Archive(tmp_path).find(make("fig7").jobs[0])
 
 
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
