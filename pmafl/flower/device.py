@@ -75,7 +75,8 @@ class Device:
         everything = [np.arange(len(labels)) for labels in dataset.labels()]
         partition = data.Partition([everything[0]], [everything[1]])
         seed, inputs = self.settings.run.seed, self.settings.data.inputs
-        return LearningTask(self.settings.learning, dataset, partition, seed, inputs)
+        numbers = [self.number]
+        return LearningTask(self.settings.learning, dataset, partition, seed, inputs, numbers)
 
     @contextmanager
     def metered(self) -> Iterator[Meter]:

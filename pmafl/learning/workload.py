@@ -28,11 +28,16 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
+    download_bits: what a device receives, 32 bits a value. No device is charged for it: as in the paper, the
+        server sends with power of its own.
+    tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
+    download_bits: int = 0
+    tuning_iterations: int = 0
 
 
 def workload(
@@ -80,14 +85,18 @@ def charge(
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
         sizes = algorithm.uploads(split, parameters).values()
+        received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
         bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
         if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
             given = " and of ".join(map(str, sorted(lengths)))
             raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+        received_bits = sum(32 * int(np.max(size)) for size in received)
     return Workload(
         upload_bits=sum(bits),
         operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
+        download_bits=received_bits,
+        tuning_iterations=algorithm.tuning_iterations,
     )
 
 
