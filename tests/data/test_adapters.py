@@ -104,8 +104,11 @@ def test_a_hugging_face_data_set_gives_its_columns_and_the_names_of_its_classes(
 
 def test_partitions_of_flwr_datasets_are_clients():
     pytest.importorskip("flwr_datasets", reason="pip install 'pmafl[datasets]'")
-    from flwr_datasets.partitioner import IidPartitioner
+    from flwr_datasets.partitioner import IidPartitioner, NaturalIdPartitioner
 
+    people = NaturalIdPartitioner(partition_by="client")
+    people.dataset = hugging_face()
+    assert len(read(people).client_names) == 4
     partitioner = IidPartitioner(num_partitions=4)
     partitioner.dataset = hugging_face().remove_columns("client")
     dataset = read(partitioner)
