@@ -42,7 +42,6 @@ def serve(
     JSON Schema. With ?session=NAME the policy's memory is kept. GET /health and GET /metrics are for those
     who watch it. See docs/schedule.md.
     """
-    from pmafl.scheduling import find_policy
     from pmafl.service import Asked
 
     try:
@@ -50,7 +49,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise InputError(f"serve needs {error.name}; pip install 'pmafl[serve]'") from None
     asked = Asked(policy, assignments(option), seed)
-    find_policy(asked.policy, **asked.options)
+    asked.find()
     token = _token(token_file)
     if token is None and not http.is_loopback(host):
         raise InputError(

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pmafl import __version__
 from pmafl.errors import InputError
-from pmafl.scheduling import POLICIES, definitions, find_policy, schema
+from pmafl.scheduling import POLICIES, definitions, schema
 from pmafl.service.pool import Busy, Died, Overdue, Pool
 from pmafl.service.replies import Asked, Memory, Reply
 from pmafl.settings import parse_assignment
@@ -102,7 +102,7 @@ class Service:
         else:
             raise InputError(f"policy {policy!r:.60}: there is no such policy; choose {', '.join(POLICIES)}")
         asked = Asked(policy or default.policy, options, default.seed if seed is None else seed, reasons)
-        find_policy(asked.policy, **asked.options)
+        asked.find()
         return asked
 
     async def answer(self, asked: Asked, session_name: str | None, body: bytes) -> Reply:
