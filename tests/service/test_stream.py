@@ -176,7 +176,7 @@ def test_reasons_may_be_left_out():
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_answers_a_stream_as_it_would_in_a_run(name):
-    """With the state that it keeps between lines; what a policy needs beyond a problem, the first line has."""
+    """With the state that it keeps between lines; what it needs beyond a problem, the first line has."""
     options = {"count": 2} if name == "uniform" else {}
     lines = [problem(*[{"channel_gain": gain}] * 3, outlook=OUTLOOK) for gain in (1e-8, 3e-9, 2e-8)]
     policy, found = find_policy(name, **options), served(lines, Asked(name, options))
