@@ -29,7 +29,7 @@ from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
 from pmafl.settings import Settings, load
-from pmafl.workers import WorkerDied, cores, run_tasks
+from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_tasks
 
 METRICS = {
     "final_accuracy": "final accuracy",
@@ -40,8 +40,6 @@ METRICS = {
     "energy_per_device_round_j": "energy (J)",
     "max_energy_per_device_round_j": "worst device (J)",
 }
-# What each engine's worker needs: one thread a run, and no thread that spins while it waits.
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 TRIES = 3  # of a job whose workers die
 
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
@@ -179,12 +177,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None
     Workers write to the job's directory, which on several machines may or may not be shared: where it is not,
     the small files of a finished run are brought back here.
     """
-    try:
-        import ray
-    except ImportError:
-        raise InputError("Ray is not installed; pip install 'pmafl[ray]'") from None
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": WORKER_ENVIRONMENT})
+    ray, _ = connect(address)
     # Tries are counted here: Ray's own would repeat for ever what exhausts a machine's memory.
     task = ray.remote(num_cpus=1, max_retries=0)(_run_elsewhere)
 

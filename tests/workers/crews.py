@@ -18,6 +18,7 @@ CASES = {
     "scaffold": {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
     "sizes": {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
 }
+EVERYONE = {"run.wireless": "none", "policy.name": "uniform", "policy.options.count": 5, "run.rounds": 3}
 
 
 def eager(monkeypatch):
