@@ -34,6 +34,8 @@ from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_ta
 METRICS = {
     "final_accuracy": "final accuracy",
     "best_accuracy": "best accuracy",
+    "final_error": "final error",
+    "best_error": "best error",
     "final_loss": "final loss",
     "scheduled_samples_per_round": "samples per round",
     "scheduled_devices_per_round": "devices per round",

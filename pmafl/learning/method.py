@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import nan
 from typing import Any
 
@@ -23,6 +24,7 @@ from pmafl.learning import checking
 from pmafl.learning.aggregation import Aggregate, aggregate_for
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.engine import Engine
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.inputs import Samples
 from pmafl.learning.model import Model, build_model, operations
 from pmafl.learning.quantise import Payload, encode
@@ -70,26 +72,29 @@ class Trained:
 class Method:
     """One algorithm on one network.
 
-    workload: what a round costs a device (Q, G and tau). common: how many leading weights all personal models
-    have in common. memory: what every device holds before its first round.
+    common: how many leading weights all personal models have in common. memory: what every device holds
+    before its first round.
     """
 
-    workload: Workload
     common: int
     memory: Tensors
 
     def __init__(
-        self, learning: LearningSettings, input_shape: tuple[int, ...], classes: int, seed: int
+        self,
+        learning: LearningSettings,
+        input_shape: tuple[int, ...],
+        classes: int,
+        seed: int,
+        form: Form = CLASSES_OF_MEASUREMENTS,
     ) -> None:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device, form)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        counted = operations(learning, self.model, input_shape, classes)
+        self._form = input_shape, classes
         sizes = sizes_of(self.model, self.algorithm, learning)
-        self.workload = charge(learning, self.algorithm, *sizes, counted)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
             server, memory = checking.pair(self.algorithm.start(self.model), "start")
@@ -101,6 +106,14 @@ class Method:
             checking.names_and_sizes(self._server, self._received, self._uploaded)
             self.common = 0 if self.algorithm.tune else self.algorithm.common(*sizes)
             self._wants_share = "share" in inspect.signature(self.algorithm.aggregate).parameters
+
+    @cached_property
+    def workload(self) -> Workload:
+        """What a round costs a device; counted when it is first asked for, which devices never do."""
+        sizes = sizes_of(self.model, self.algorithm, self.learning)
+        return charge(
+            self.learning, self.algorithm, *sizes, operations(self.learning, self.model, *self._form)
+        )
 
     def start(self) -> LearningState:
         """The state before the first round."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
@@ -40,7 +41,10 @@ class Workload:
 
 
 def workload(
-    learning: LearningSettings, input_shape: tuple[int, ...] | None = None, classes: int = 10
+    learning: LearningSettings,
+    input_shape: tuple[int, ...] | None = None,
+    classes: int = 10,
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> Workload:
     """The costs under these settings. `input_shape` may be left out for the paper's networks.
 
@@ -59,7 +63,7 @@ def workload(
     from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
-    model = build_model(learning, shape, classes, np.random.default_rng(0))
+    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form)
     counted = operations(learning, model, shape, classes)
     return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
 

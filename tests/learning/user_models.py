@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from pmafl.learning import networks
 from pmafl.learning.algorithms import Algorithm, split_model
 from pmafl.settings import LearningSettings
 
@@ -136,6 +137,10 @@ def one_table(input_shape: tuple[int, ...], classes: int) -> OneTable:
     return OneTable(classes)
 
 
+def small_resnet(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return networks._resnet(input_shape, classes, "batch", widths=(4, 8), blocks=1)
+
+
 def normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     features = nn.Conv2d(input_shape[0], 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU()
     return nn.Sequential(*features, nn.Flatten(), nn.Linear(4 * 13 * 13, classes))
@@ -171,9 +176,9 @@ def odd_buffers(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    norm = nn.BatchNorm2d(1, affine=False)
-    norm.running_mean = norm.running_mean.double()
-    return nn.Sequential(norm, nn.Flatten(), nn.Linear(784, classes))
+    sums = Sums()
+    sums.total = sums.total.double()
+    return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))
 
 
 def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
