@@ -103,8 +103,13 @@ class Federation:
         able = [device for device in self._profiles if device not in set(failed)]
         self._scored = self._nodes.evaluate(round_index, able, self._method.received(learning.server))
         self._scores.update(self._scored)
-        known = [self._scores[device] for device in sorted(self._scores)]
-        return metrics_of(np.array([(score.accuracy, score.loss) for score in known])) if known else None
+        known = sorted(self._scores)
+        if not known:
+            return None
+        scores = np.array([(self._scores[device].accuracy, self._scores[device].loss) for device in known])
+        every = np.full((self._fleet.devices, 2), nan)
+        every[known] = scores
+        return replace(metrics_of(scores), device_accuracy=every[:, 0], device_loss=every[:, 1])
 
     def notes(self, round_index: int) -> Mapping[str, Any]:
         conduct, answered, scored = self._nodes.conduct, list(self._profiles), self._scored
