@@ -222,11 +222,15 @@ class DataSettings(Section):
     )
 
 
+COUNTED = ("count", "paper", "training")  # ways to have a model's operations counted
+
+
 def _operations(value: Any) -> float | str:
-    if isinstance(value, str) and value == "count":
+    allowed = "".join(f'"{word}", ' for word in COUNTED)[:-2] + " or a number"
+    if isinstance(value, str) and value in COUNTED:
         return value
-    if (number := _number(value, '"count" or a number')) <= 0:
-        raise ValueError('must be "count" or a number greater than 0')
+    if (number := _number(value, allowed)) <= 0:
+        raise ValueError(f"must be {allowed} greater than 0")
     return number
 
 
@@ -237,15 +241,33 @@ class LearningSettings(Section):
         min_length=1,
         description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
     )
-    model: str = Field(min_length=1, description='"mlp", "cnn", or "package.module:callable"')
+    model: str = Field(
+        min_length=1,
+        description='"mlp", "cnn", "resnet8", "resnet18", "cnn1d", "lstm", or "package.module:callable"',
+    )
+    model_options: dict[str, Any] = Field(
+        default_factory=dict, description='the network\'s own options, such as norm = "group" of a resnet'
+    )
     shared_layers: int = Field(
         ge=0, description="layers that are uploaded and aggregated, counted from below"
     )
     shared_prefix: str = Field(
         default="", description="instead of a number of layers: parameters with this name prefix are shared"
     )
-    operations_per_sample: Annotated[float | Literal["count"], PlainValidator(_operations)] = Field(
-        default="count", description='multiply-adds a sample and iteration; "count" takes the model\'s'
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description='instead of a number of layers: names of what is shared, such as ["layer1.*", "!*.bn*"]',
+    )
+    buffers: Literal["shared", "personal", "frozen"] = Field(
+        default="shared",
+        description='running statistics: "shared" with the layers around them, "personal", or "frozen"',
+    )
+    operations_per_sample: Annotated[
+        float | Literal["count", "paper", "training"], PlainValidator(_operations)
+    ] = Field(
+        default="count",
+        description='multiply-adds a sample and iteration: "count" those of the model\'s forward pass, '
+        '"training" its gradient\'s too, "paper" as "count" but for the MLP its parameters, or a number',
     )
     extractor_rate: Positive = Field(description="learning rate of the shared part")
     predictor_rate: Positive = Field(description="learning rate of the personal part")
@@ -271,6 +293,16 @@ class LearningSettings(Section):
     )
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of local training")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="where training runs")
+
+    @model_validator(mode="after")
+    def _one_way_to_say_what_is_shared(self) -> "LearningSettings":
+        if self.shared and self.shared_prefix:
+            raise ValueError("shared and shared_prefix are both set: use one of them")
+        if any(not pattern.removeprefix("!") for pattern in self.shared):
+            raise ValueError(
+                'shared has an empty pattern; one is a name such as "layer1.*", or "!" and a name'
+            )
+        return self
 
 
 class PolicySettings(Section):
@@ -320,7 +352,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _some_device_can_compute_in_time(self) -> "Settings":
         operations, samples = self.learning.operations_per_sample, self.fleet.samples
-        if self.run.wireless == "none" or operations == "count" or samples == "equal":
+        if self.run.wireless == "none" or operations in COUNTED or samples == "equal":
             return self  # known only with the model and the data; the fleet checks it then
         work = self.learning.iterations * bounds(samples)[0] * bounds(self.fleet.cycles_per_operation)[0]
         fastest_s = float(operations) * work / bounds(self.fleet.max_frequency_hz)[1]

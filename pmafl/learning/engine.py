@@ -5,7 +5,7 @@ Gradients come from `dense.py` or `autograd.py`; what is trained and how long is
 (`algorithms/`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pmafl.errors import InputError
 from pmafl.learning.autograd import Autograd
 from pmafl.learning.dense import Dense, is_dense
 from pmafl.learning.inputs import Part, Samples
@@ -90,6 +91,7 @@ class Engine:
                 for values, momentum, rate in groups:
                     values.add_(momentum, alpha=-rate * unit)
         self._passes.finish()
+        model.collect_buffers()
         if loss is not None:
             self.first_loss = float(loss)
         return model.flat.clone()
@@ -152,12 +154,14 @@ class Engine:
         return [(model.flat[place], model.gradient[place], rate) for place, rate in self._places(part)]
 
     def _places(self, part: Part) -> list[tuple[slice, float]]:
-        """Slices of a vector with the rate of each; one slice where one rate serves all."""
-        split, end = self.model.split, self.model.parameters
-        extractor = (slice(0, split), self.extractor_rate)
-        predictor = (slice(split, end), self.predictor_rate)
-        if part == "all" and self.extractor_rate == self.predictor_rate:
-            places = [(slice(0, end), self.extractor_rate)]
+        """Slices of a vector that steps change, with the rate of each; one where one rate serves all."""
+        model = self.model
+        if part != "all" and model.undivided:
+            raise InputError(model.undivided)
+        first, second = model.trained
+        extractor, predictor = (first, self.extractor_rate), (second, self.predictor_rate)
+        if part == "all" and self.extractor_rate == self.predictor_rate and first.stop == second.start:
+            places = [(slice(0, second.stop), self.extractor_rate)]
         else:
             places = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
         return [(place, rate) for place, rate in places if place.stop > place.start]
@@ -170,7 +174,15 @@ class Engine:
                 continue
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
             shuffled = Samples(samples.x[order], samples.y[order])  # index_select would lose channels_last
-            yield from shuffled.chunks(self.batch_size)
+            yield from self._of_two_or_more(shuffled)
+
+    def _of_two_or_more(self, samples: Samples) -> Iterable[Samples]:
+        """Batches; a last one of a single sample, of which there are no statistics, joins the one before."""
+        batches = list(samples.chunks(self.batch_size))
+        if self.model.coupled and len(batches) > 1 and len(batches[-1].y) == 1:
+            last = batches.pop()
+            batches[-1] = Samples(torch.cat([batches[-1].x, last.x]), torch.cat([batches[-1].y, last.y]))
+        return batches
 
     @contextmanager
     def _randomness(self, rng: np.random.Generator) -> Iterator[None]:

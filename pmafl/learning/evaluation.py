@@ -79,7 +79,8 @@ class Test:
         model.load(common)
         self._network: Model | nn.Module = model
         self._inputs: Callable[[slice | Index], Tensor] = evaluator.inputs
-        if model.layered and 0 < len(common) == model.split < model.parameters:
+        apart = model.layered and not len(model.own)
+        if apart and 0 < len(common) == model.split < model.parameters:
             features = torch.cat([model.extractor(evaluator.inputs(rows)) for rows in evaluator.everything])
             self._network, self._inputs = model.predictor, lambda piece: _select(features, piece)
 

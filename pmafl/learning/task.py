@@ -81,7 +81,7 @@ class LearningTask:
         tuned = method.algorithm.tune is not None
         untrained = method.personal(state.server, method.memory)
         test = self._evaluator.begin(untrained[: method.common])
-        alike = method.common == method.model.parameters  # one model for all
+        alike = method.common == len(method.model.whole)  # one model for all
         own = range(len(scores)) if tuned else () if alike else state.devices  # who has a model of its own
         for device in own:
             if (known := self._known_score(state, device)) is not None:

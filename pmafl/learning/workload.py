@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
-from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
+from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
@@ -49,24 +49,36 @@ def workload(
     8531968
     """
     algorithm = find_algorithm(learning)
-    if learning.model in ARCHITECTURES and not learning.shared_prefix:
+    if learning.model in ARCHITECTURES and not (learning.shared or learning.shared_prefix):
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
-        return charge(learning, algorithm, split, architecture.parameters, architecture.multiply_adds)
+        return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
-    from pmafl.learning.model import build_model, count_multiply_adds
+    from pmafl.learning.method import sizes_of
+    from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
     model = build_model(learning, shape, classes, np.random.default_rng(0))
-    return charge(learning, algorithm, model.split, model.parameters, count_multiply_adds(model, shape))
+    counted = operations(learning, model, shape, classes)
+    return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
+
+
+def described(learning: LearningSettings, architecture: Architecture) -> float:
+    """Operations per sample and iteration of one of the paper's networks, under these settings."""
+    if learning.operations_per_sample == "count":
+        return architecture.multiply_adds
+    if learning.operations_per_sample == "training":
+        return architecture.training_multiply_adds
+    if learning.operations_per_sample == "paper":
+        return architecture.parameters if architecture.name == "mlp" else architecture.multiply_adds
+    return learning.operations_per_sample
 
 
 def charge(
-    learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int, multiply_adds: int
+    learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int, operations: float
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
-    counted = learning.operations_per_sample == "count"
     with blaming(f"algorithm {learning.algorithm!r}"):
         sizes = algorithm.uploads(split, parameters).values()
         received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
@@ -77,7 +89,7 @@ def charge(
         received_bits = sum(32 * int(np.max(size)) for size in received)
     return Workload(
         upload_bits=sum(bits),
-        operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
+        operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
         download_bits=received_bits,
         tuning_iterations=algorithm.tuning_iterations,

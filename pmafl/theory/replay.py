@@ -84,6 +84,10 @@ def _check(task: LearningTask) -> None:
         raise InputError("this run shares no parameters; the bound is about a shared extractor")
     if task.method.model.stochastic:
         raise InputError("this run's model has dropout; the bound is about a loss that is not random")
+    if task.method.model.coupled:
+        raise InputError(
+            "this run's model has BatchNorm; the bound is about a mean of losses of single samples"
+        )
 
 
 def _measure_at(task: LearningTask, state: LearningState, done: int, probed: NDArray[np.int64]) -> Point:
