@@ -1,6 +1,6 @@
 """Ten algorithms beside PFLlib's own code: the same MNIST split, network, first weights, rates and rounds.
 
-PFLlib (github.com/TsingZ0/PFLlib, GPL 2) is no part of this project: get it yourself, with scikit-learn and
+PFLlib (github.com/TsingZ0/PFLlib, Apache 2.0) is no part of this project: get it yourself, with scikit-learn and
 h5py in an environment of its own. Three steps:
 
     python benchmarks/pfllib.py export FOLDER               # the split and first weights, in PFLlib's format

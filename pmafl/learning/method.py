@@ -84,7 +84,9 @@ class Method:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        self.model = build_model(
+            learning, input_shape, classes, stream(seed, "weights"), self.device, self.algorithm.split
+        )
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
         counted = operations(learning, self.model, input_shape, classes)
@@ -100,7 +102,7 @@ class Method:
             self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
             checking.names_and_sizes(self._server, self._received, self._uploaded)
             self.common = 0 if self.algorithm.tune else self.algorithm.common(*sizes)
-            self._wants_share = "share" in inspect.signature(self.algorithm.aggregate).parameters
+            self._asked_for = inspect.signature(self.algorithm.aggregate).parameters.keys()
 
     def start(self) -> LearningState:
         """The state before the first round."""
@@ -170,9 +172,17 @@ class Method:
     def aggregate(self, server: Tensors, combined: Tensors, share: float) -> Tensors:
         """The server's next state; `share` of all devices uploaded."""
         with blaming(self.blamed):
-            more = {"share": share} if self._wants_share else {}
+            known = {"share": share, "trained": self._trained()}
+            more = {name: value for name, value in known.items() if name in self._asked_for}
             after = self.algorithm.aggregate(server, combined, **more)
             return self._own("what aggregate returned", after, checking.sizes_of(server))
+
+    def _trained(self) -> Tensor:
+        """Which values of the model gradient steps change; the others are running statistics."""
+        mask = torch.zeros(self.model.parameters, dtype=torch.bool, device=self.device)
+        for place in self.model.trained:
+            mask[place] = True
+        return mask
 
     def _with_buffers(self, memory: Tensors) -> Tensors:
         """What a device holds, with the buffers that it keeps whatever the algorithm does."""

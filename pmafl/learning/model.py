@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
+from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
@@ -53,15 +54,19 @@ class Model:
     """
 
     def __init__(
-        self, module: nn.Module, learning: LearningSettings, changing: Set[str] = frozenset()
+        self,
+        module: nn.Module,
+        learning: LearningSettings,
+        changing: Set[str] = frozenset(),
+        split: Split = "settings",
     ) -> None:
-        """`changing` are the names of the buffers that training changes."""
+        """`changing` are the names of the buffers that training changes; `split` says what divides it."""
         self.name, self.module = learning.model, module
         self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
         statistics = {name: value for name, value in module.named_buffers() if name in changing}
         in_vector = statistics if learning.buffers == "shared" else {}
-        division = divide(module, learning, in_vector)
+        division = divide(module, learning, in_vector, split)
         self.undivided = division.missing
         self.layered = division.leading >= 0
         in_onednn = self.layered and fits_onednn(self.members)
@@ -148,11 +153,12 @@ def build_model(
     classes: int,
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
+    split: Split = "settings",
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
     module = build_module(learning, input_shape, classes, rng)
     changing = _changing_buffers(module, example(input_shape, 2))
-    return Model(module.to(device), learning, changing)
+    return Model(module.to(device), learning, changing, split)
 
 
 def build_module(

@@ -112,6 +112,11 @@ def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )
 
 
+def smooth_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(784, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 5), nn.GroupNorm(1, 5), nn.Tanh()
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(5, classes))
+
+
 class Spectrum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.rfft(x.flatten(1)).abs()
