@@ -112,6 +112,11 @@ def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )
 
 
+def small_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
 def smooth_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     layers = nn.Linear(784, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 5), nn.GroupNorm(1, 5), nn.Tanh()
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(5, classes))
