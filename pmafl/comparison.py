@@ -8,7 +8,6 @@ is an engine: processes on this machine (`run_locally`) or tasks on a Ray cluste
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import itertools
 import math
@@ -30,7 +29,7 @@ from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
 from pmafl.settings import Settings, load
-from pmafl.workers import WorkerDied, run_tasks
+from pmafl.workers import WorkerDied, cores, run_tasks
 
 METRICS = {
     "final_accuracy": "final accuracy",
@@ -105,17 +104,16 @@ def grid(
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
             settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
-            name = hashlib.sha256(settings.to_toml().encode()).hexdigest()[:12]
-            jobs.append(Job(variation, seed, settings, out / "runs" / name))
+            jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 
 
-def run_job(directory: Path, settings_toml: str) -> None:
-    """Run one directory to its end, in a worker."""
+def run_job(directory: Path, settings_toml: str, workers: int = 1) -> None:
+    """Run one directory to its end, in a process that has so many workers."""
     from pmafl.settings import parse
 
     # It waits because a worker on a lost node may take a moment to die.
-    runs.run(directory, parse(settings_toml), wait=True, again=True)
+    runs.run(directory, parse(settings_toml), wait=True, again=True, workers=workers)
 
 
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
@@ -154,16 +152,21 @@ def run(
     if engine == "ray":
         run_on_ray(jobs, address, report)
     else:
-        run_locally(jobs, workers or os.cpu_count() or 1, report)
+        run_locally(jobs, workers or cores(), report)
 
 
 def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:
-    """Run jobs in parallel processes on this machine, one thread each; they end with this process."""
+    """Run jobs in parallel processes on this machine; they end with this process.
+
+    Where there are fewer jobs than `workers`, each run has several.
+    """
+    jobs_at_once = max(1, min(workers, len(jobs)))
     os.environ.update(WORKER_ENVIRONMENT)  # inherited by the workers, which import torch after it
 
     def attempt(waiting: Sequence[Job]) -> Generator[Outcome]:
-        tasks = [(job.directory, job.settings.to_toml()) for job in waiting]
-        with closing(run_tasks(run_job, tasks, workers)) as outcomes:
+        each = workers // jobs_at_once
+        tasks = [(job.directory, job.settings.to_toml(), each) for job in waiting]
+        with closing(run_tasks(run_job, tasks, jobs_at_once)) as outcomes:
             for index, error in outcomes:
                 yield waiting[index], error
 

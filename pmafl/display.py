@@ -135,9 +135,17 @@ def _facts(world: World, record: Record) -> dict[str, str]:
 
 @contextmanager
 def running(
-    title: str, engine: Literal["local", "ray"], workers: int | None, address: str | None
+    title: str,
+    engine: Literal["local", "ray"],
+    workers: int | None,
+    address: str | None,
+    unfinished: Callable[[Sequence[Job]], list[Job]] = comparison.unfinished,
+    after: Callable[[Sequence[Job]], None] = lambda jobs: None,
 ) -> Iterator[Callable[[Sequence[Job]], None]]:
-    """A function that runs those of some jobs that are not done yet; one progress bar shows all its calls."""
+    """A function that runs those of some jobs that are not done yet; one progress bar shows all its calls.
+
+    `after` is called with these jobs whenever one of them is done.
+    """
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
         bar = progress.add_task(title, total=0, visible=False)  # until there is something to run
@@ -145,11 +153,12 @@ def running(
 
         def run(jobs: Sequence[Job]) -> None:
             nonlocal known
-            waiting = comparison.unfinished(jobs)
+            waiting = unfinished(jobs)
             known += len(jobs)
 
             def report(done: int, total: int) -> None:
                 progress.update(bar, total=known, completed=known - total + done, visible=True)
+                after(waiting)
 
             report(0, len(waiting))
             comparison.run(waiting, report, engine, workers, address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ import numpy as np
 
 from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
+from pmafl.learning import threads
 from pmafl.scheduling import Decision, Outcome, QueueState, ask, begin, queues, tell
 from pmafl.settings import Settings
 from pmafl.streams import stream
 from pmafl.wireless import LARGEST, SMALLEST, Array, RoundProblem
+from pmafl.workers import Team, simulated_devices
 from pmafl.world import World, build_world, make_problem, outlook
 
 if TYPE_CHECKING:
@@ -301,20 +304,31 @@ def play(
     """The rounds of a world, from a state (the start, if none is given) to the end."""
     devices, state = devices or SimulatedDevices(world), state or start(world)
     while state.round < world.settings.run.rounds:
-        state, record = advance(world, devices, state)
+        with _one_thread(world.settings):  # not beyond the round: between rounds the caller goes on
+            state, record = advance(world, devices, state)
         yield state, record
 
 
-def simulate(settings: Settings, callbacks: Iterable[Callback] = ()) -> Iterator[Record]:
+def _one_thread(settings: Settings) -> AbstractContextManager[None]:
+    return nullcontext() if settings.run.learning == "none" else threads()
+
+
+def simulate(
+    settings: Settings, callbacks: Iterable[Callback] = (), workers: int | None = None
+) -> Iterator[Record]:
     """Run the settings and give the record of each round as it happens.
+
+    Devices are trained by so many `workers` (default: one a core).
 
     >>> from pmafl.settings import load
     >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})
     >>> [record.round for record in simulate(wireless)]
     [0, 1, 2]
     """
-    world = build_world(settings)
-    for _, record in play(world):
-        for callback in callbacks:
-            callback(world, record)
-        yield record
+    with _one_thread(settings):
+        world = build_world(settings)
+    with simulated_devices(world, Team(workers)) as devices:
+        for _, record in play(world, devices):
+            for callback in callbacks:
+                callback(world, record)
+            yield record

@@ -6,6 +6,8 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 """
 
 import difflib
+import hashlib
+import json
 import math
 import os
 import sys
@@ -374,6 +376,15 @@ class Settings(Section):
             yield "wireless", "none"
         yield "rounds", self.run.rounds
         yield "seed", self.run.seed
+
+    def changed(self) -> dict[str, Any]:
+        """What is not at its default, by `section.key`."""
+        known = self.model_dump(mode="json", exclude_defaults=True)
+        return {f"{section}.{key}": value for section, keys in known.items() for key, value in keys.items()}
+
+    def digest(self) -> str:
+        """Names these settings; settings that a later version adds, at their defaults, do not change it."""
+        return hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_toml(self) -> str:
         """The complete settings as TOML with a comment a key; `parse` reads it back unchanged."""

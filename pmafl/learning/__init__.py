@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from pmafl.learning import algorithms
+from pmafl.learning.threads import threads
 from pmafl.learning.workload import Workload, workload
 
-__all__ = ["Workload", "algorithms", "workload"]
+__all__ = ["Workload", "algorithms", "threads", "workload"]

@@ -54,13 +54,29 @@ class Evaluator:
         self._pieces = {id(some): pieces_of(some, model.chunk) for some in self.rows}
         self.everything = pieces_of(np.arange(len(test)), model.chunk)
 
-    def begin(self, common: Tensor) -> "Test":
-        """A test of models that have these leading weights in common."""
-        return Test(self, common)
+    def begin(self, common: Tensor, features: Tensor | None = None) -> "Test":
+        """A test of models that have these leading weights in common, and the `features` that follow."""
+        return Test(self, common, features)
+
+    def has_features(self, common: Tensor) -> bool:
+        """Whether these leading weights are the whole extractor, so that features are the same for all."""
+        apart = self.model.layered and not len(self.model.own)
+        return apart and 0 < len(common) == self.model.split < self.model.parameters
+
+    def features(self, common: Tensor, pieces: slice = slice(None)) -> Tensor:
+        """What the extractor with these weights makes of the test samples, or of some pieces of them."""
+        self.model.module.eval()
+        self.model.load(common)
+        return torch.cat([self.model.extractor(self.inputs(rows)) for rows in self.everything[pieces]])
 
     def pieces(self, device: int) -> Rows:
         """A device's test samples."""
         return self._pieces[id(self.rows[device])]
+
+    def scores(self, devices: list[int], outcomes: Floats) -> tuple[Floats, float]:
+        """Of devices with one model and these outcomes: a row each, and the accuracy on all samples."""
+        means = {id(some): outcomes[:, some].mean(axis=1) for some in self.rows}
+        return np.array([means[id(self.rows[device])] for device in devices]), float(outcomes[0].mean())
 
     def inputs(self, piece: slice | Index) -> Tensor:
         return self.test.rows(self._order[piece]).x
@@ -69,20 +85,20 @@ class Evaluator:
 class Test:
     """Tests models that have their leading weights in common.
 
-    Where these are the whole extractor, its features of the test samples are computed once, for all.
+    Where these are the whole extractor, its features of the test samples are the same for all models: they are
+    given, or computed once.
     """
 
-    def __init__(self, evaluator: Evaluator, common: Tensor) -> None:
+    def __init__(self, evaluator: Evaluator, common: Tensor, features: Tensor | None = None) -> None:
         self._evaluator, self._common = evaluator, len(common)
         model = evaluator.model
         model.module.eval()
         model.load(common)
         self._network: Model | nn.Module = model
         self._inputs: Callable[[slice | Index], Tensor] = evaluator.inputs
-        apart = model.layered and not len(model.own)
-        if apart and 0 < len(common) == model.split < model.parameters:
-            features = torch.cat([model.extractor(evaluator.inputs(rows)) for rows in evaluator.everything])
-            self._network, self._inputs = model.predictor, lambda piece: _select(features, piece)
+        if evaluator.has_features(common):
+            known = evaluator.features(common) if features is None else features
+            self._network, self._inputs = model.predictor, lambda piece: _select(known, piece)
 
     def score(self, device: int, own: Tensor) -> Floats:
         """Accuracy and loss of a device with its own weights behind the common ones."""
@@ -91,12 +107,13 @@ class Test:
 
     def score_alike(self, devices: list[int], own: Tensor) -> tuple[Floats, float]:
         """Scores of devices with the same weights, one row each, and the accuracy on the whole test set."""
-        outcomes, rows = self._outcomes(own, self._evaluator.everything), self._evaluator.rows
-        means = {id(some): outcomes[:, some].mean(axis=1) for some in rows}
-        return np.array([means[id(rows[device])] for device in devices]), float(outcomes[0].mean())
+        return self._evaluator.scores(devices, self.outcomes(own))
+
+    def outcomes(self, own: Tensor, pieces: slice = slice(None)) -> Floats:
+        """For each test sample, or some pieces of them, 1 or 0, for right or wrong, and the loss."""
+        return self._outcomes(own, self._evaluator.everything[pieces])
 
     def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
-        """For each of the samples 1 or 0, for right or wrong, and the loss."""
         model, y = self._evaluator.model, self._evaluator.y
         model.module.eval()
         model.load(own, start=self._common)

@@ -223,7 +223,7 @@ class Combining:
     def add(self, device: int, trained: Trained, samples: int) -> None:
         if trained.memory:
             self._devices[device] = trained.memory
-        self._uploaded[device] = True
+        self._uploaded[device] = bool(trained.upload)
         for name, payload in trained.upload.items():
             if name not in self._parts:
                 size, server = payload[0].numel(), self._state.server

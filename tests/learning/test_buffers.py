@@ -22,7 +22,9 @@ def made_with(buffers="shared", algorithm="fedavg", **changes):
 def plain_copy(made, buffers="shared"):
     """The network as torch knows it, with the initial weights."""
     module = build_model(made.method.learning, (1, 28, 28), 10, np.random.default_rng(0)).module
-    module.load_state_dict({name: value.clone() for name, value in made.method.model.module.state_dict().items()})
+    module.load_state_dict(
+        {name: value.clone() for name, value in made.method.model.module.state_dict().items()}
+    )
     return module.train()
 
 
@@ -150,7 +152,10 @@ def test_every_device_is_tested_with_its_own_statistics(algorithm, buffers):
 
 def test_sharing_all_layers_is_fedavg_and_none_is_local_to_the_bit():
     for layers, other in ((3, "fedavg"), (0, "local")):
-        one, two = made_with(algorithm="pma", shared_layers=layers), made_with(algorithm=other, shared_layers=layers)
+        one, two = (
+            made_with(algorithm="pma", shared_layers=layers),
+            made_with(algorithm=other, shared_layers=layers),
+        )
         states = [made.advance(made.start(), [0, 2], 0) for made in (one, two)]
         models = [whole_model(made, state, 2) for made, state in zip((one, two), states, strict=True)]
         assert torch.equal(*models)
@@ -159,7 +164,10 @@ def test_sharing_all_layers_is_fedavg_and_none_is_local_to_the_bit():
 def test_counters_begin_anew_and_replaced_buffers_are_found():
     made = task(USER + "odd_buffers", algorithm="fedavg", shared_layers=1)
     model, samples = made.method.model, made.device_samples(0)
-    assert (model.statistics, model.parameters) == (3, 784 * 10 + 10 + 3)  # the code of positions is a constant
+    assert (model.statistics, model.parameters) == (
+        3,
+        784 * 10 + 10 + 3,
+    )  # the code of positions is a constant
     for _ in range(2):  # the second time from the same weights gives the same
         trained = made.method.engine.train(made.start().server["model"], samples, np.random.default_rng(0), 4)
         assert int(model.module[0].count) == 4
