@@ -320,10 +320,12 @@ def _per_device(
 ) -> dict[str, NDArray[Any]]:
     """The columns of an evaluated round; NaN is "not known"."""
     unknown = np.full(report.fleet.devices, np.nan)
+    scores = (metrics.device_accuracy, metrics.device_error, metrics.device_loss) if metrics else (None,) * 3
+    accuracy, error, loss = (unknown if score is None else score for score in scores)
     return {
-        "accuracy": unknown if metrics is None or metrics.device_accuracy is None else metrics.device_accuracy,
-        "error": unknown if metrics is None or metrics.device_error is None else metrics.device_error,
-        "loss": unknown if metrics is None else metrics.device_loss,
+        "accuracy": accuracy,
+        "error": error,
+        "loss": loss,
         "scheduled": decision.scheduled,
         "energy_j": decision.energy_j,
         "spent_j": queue.spent_j,

@@ -114,8 +114,9 @@ class Federation:
         every = np.full((self._fleet.devices, 2), nan)
         every[known] = scores
         regression = self._method.model.objective.regression
-        score = {"device_error" if regression else "device_accuracy": every[:, 0]}
-        return replace(metrics_of(scores, regression=regression), device_loss=every[:, 1], **score)
+        metrics, score = metrics_of(scores, regression=regression), every[:, 0]
+        accuracy, error = (None, score) if regression else (score, None)
+        return replace(metrics, device_accuracy=accuracy, device_error=error, device_loss=every[:, 1])
 
     def notes(self, round_index: int) -> Mapping[str, Any]:
         conduct, answered, scored = self._nodes.conduct, list(self._profiles), self._scored
