@@ -20,6 +20,7 @@ from pmafl.commands.reproduce import reproduce
 from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
 from pmafl.commands.settings import settings
+from pmafl.commands.view import view
 from pmafl.errors import InputError, NoAnswer
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, reproduce, efficiency, bound, schedule, settings, data):
+for command in (run, view, compare, reproduce, efficiency, bound, schedule, settings, data):
     app.command()(command)
 
 

@@ -1,4 +1,4 @@
-"""`pmafl run`: one run from settings to pictures, or going on with one that stopped."""
+"""`pmafl run`: one run from settings to pictures and a page, or going on with one that stopped."""
 
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
 ) -> None:
-    """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume.
+    """Run a federation from end to end and draw it. An interrupted run goes on with --resume.
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
@@ -36,6 +36,7 @@ def run(
     from pmafl.callbacks import tensorboard as log_to_tensorboard
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
+    from pmafl.page import write_run_page
     from pmafl.plots import plot_run
     from pmafl.rounds import Callback
     from pmafl.settings import load
@@ -63,5 +64,6 @@ def run(
         raise
     console.print(summary_table(summary))
     say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
-    overview, *_ = plot_run(this)
-    console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)
+    plot_run(this)
+    page = write_run_page(this)
+    console.print(f"records and plots are in {directory}; start with {page}", soft_wrap=True)
