@@ -19,10 +19,14 @@ def view(
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
     """Write the page of a run (or of a comparison, of results/, of a plan) and open it: one file, offline."""
+    from pmafl.display import patiently
     from pmafl.page import write_page
+    from pmafl.progress import listening
 
-    page = write_page(path)
-    screen().print(f"the page is {page}", soft_wrap=True)
+    console = screen()
+    with listening(patiently(console.print)):
+        page = write_page(path)
+    console.print(f"the page is {page}", soft_wrap=True)
     if open_:
         show(page.resolve().as_uri())
 

@@ -10,8 +10,13 @@ from os import PathLike
 from pathlib import Path
 
 from pmafl.errors import InputError
+from pmafl.page.comparison import comparison_data
+from pmafl.page.document import render
 from pmafl.page.run import PAGE, run_page
+from pmafl.progress import report
 from pmafl.runs import Run, open_run, write_atomically
+
+MOST_RUN_PAGES = 60  # that the page of a comparison makes at once: 2 s and 1.5 MB each
 
 __all__ = ["PAGE", "write_page", "write_run_page"]
 
@@ -21,7 +26,38 @@ def write_page(path: str | PathLike[str]) -> Path:
     path = Path(path)
     if (path / "settings.toml").is_file():
         return write_run_page(path)
-    raise InputError(f"{path!s:.200} is no run directory")
+    if any(path.glob("runs/*/settings.toml")):
+        return write_comparison_page(path)
+    raise InputError(
+        f"{path!s:.200} is nothing to look at: it must be a run directory or a comparison's directory"
+    )
+
+
+def write_comparison_page(directory: Path) -> Path:
+    """Write ``page.html`` into a comparison's directory, and into those of its runs that have none."""
+    data, jobs = comparison_data(directory)
+    there = {job.directory for job in jobs if _has_page(job.directory)}
+    missing = [job for job in jobs if job.directory not in there]
+    for number, job in enumerate(missing[:MOST_RUN_PAGES]):
+        report("pages of the runs", number / len(missing[:MOST_RUN_PAGES]))
+        write_run_page(Run(job.directory, job.settings))
+        there.add(job.directory)
+    if len(missing) > MOST_RUN_PAGES:
+        data["notes"].append(
+            f"{len(missing) - MOST_RUN_PAGES} runs have no page yet; the same command writes more of them."
+        )
+    for runs_of_one in data["runs"]:
+        for run in runs_of_one:
+            run.append(directory / run[1] in there)
+    path = directory / PAGE
+    write_atomically(path, render("comparison", data).encode())
+    return path
+
+
+def _has_page(directory: Path) -> bool:
+    """Whether a run has a page that is not older than its records."""
+    page, records = directory / PAGE, directory / "rounds.jsonl"
+    return page.is_file() and page.stat().st_mtime >= records.stat().st_mtime
 
 
 def write_run_page(run: Run | str | PathLike[str]) -> Path:

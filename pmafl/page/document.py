@@ -15,7 +15,10 @@ from bokeh.resources import Resources
 
 from pmafl.page.packing import as_text, pack
 
-SCRIPTS = {"run": ("run-data.js", "run-round.js", "run-story.js", "run.js")}
+SCRIPTS = {
+    "run": ("run-data.js", "run-round.js", "run-story.js", "run.js"),
+    "comparison": ("comparison.js",),
+}
 PAGE = """<!doctype html>
 <html lang="en">
 <head>

@@ -203,6 +203,30 @@ const page = {
       );
   },
 
+  notes(lines) {
+    const place = page.byId("notes");
+    place.hidden = !lines.length;
+    place.replaceChildren(...lines.map((text) => page.element("p", text)));
+  },
+
+  // The choices of a select, and what happens when a person takes one.
+  options(id, entries, changed, chosen) {
+    const select = page.byId(id);
+    select.replaceChildren(
+      ...entries.map(([value, text]) => {
+        const option = page.element("option", text, {value});
+        option.selected = value === chosen;
+        return option;
+      }),
+    );
+    if (changed) select.addEventListener("change", () => changed(select.value));
+  },
+
+  // Everything is drawn.
+  ready() {
+    document.documentElement.dataset.ready = "yes";
+  },
+
   fail(error) {
     console.error(error);
     const place = page.byId("trouble");

@@ -173,36 +173,17 @@ run.describe = () => {
       );
   }
   page.cards(cards);
-  const notes = page.byId("notes");
-  notes.hidden = !head.notes.length;
-  notes.replaceChildren(...head.notes.map((text) => page.element("p", text)));
+  page.notes(head.notes);
 };
 
 run.controls = () => {
-  const slider = page.byId("slider"),
-    colour = page.byId("colour"),
-    against = page.byId("against");
-  const options = (select, entries, chosen) =>
-    select.replaceChildren(
-      ...entries.map(([value, text]) => {
-        const option = page.element("option", text, {value});
-        option.selected = value === chosen;
-        return option;
-      }),
-    );
   run.kinds = run.colours();
   run.colour = run.kinds[run.colour] ? run.colour : Object.keys(run.kinds)[0];
-  options(
-    colour,
-    Object.entries(run.kinds).map(([name, kind]) => [name, kind.label]),
-    run.colour,
-  );
-  options(
-    against,
-    Object.entries(run.axes()).map(([name, [label]]) => [name, label]),
-    run.axis,
-  );
-  slider.max = Math.max(1, run.part.frames.length);
+  const kinds = Object.entries(run.kinds).map(([name, kind]) => [name, kind.label]);
+  page.options("colour", kinds, null, run.colour);
+  const axes = Object.entries(run.axes()).map(([name, [text]]) => [name, text]);
+  page.options("against", axes, null, run.axis);
+  page.byId("slider").max = Math.max(1, run.part.frames.length);
 };
 
 run.listen = () => {
@@ -251,5 +232,5 @@ run.open = async (data) => {
   for (const name of head.curves) (await show(name, "place-curves")).on_event("tap", run.tapCurve);
   for (const name of head.spreads) await show(name, "place-spread");
   run.drawMap(); // labels that would hide each other are known only now
-  document.documentElement.dataset.ready = "yes";
+  page.ready();
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,15 +77,15 @@ def _head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
     run, world = story.run, story.world
     settings, fleet, shown = run.settings, world.fleet, story.shown
     learns = settings.run.learning == "full"
-    knows_gain = story.counts_energy and not story.federation
-    knows_accuracy = bool(part["accuracy"]["rounds"].size) or story.federation
-    bounded = story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any())
-    curves = figures.curves(learns, story.counts_energy, bounded)
-    spreads = _spreads(story.counts_energy, knows_accuracy)
-    stories = figures.device_story(learns, knows_accuracy, story.counts_energy, knows_gain)
-    drawn = {"map": figures.cell_map(settings.cell.side_m), **curves, **spreads, **stories}
-    if story.counts_energy:
-        drawn["division"] = figures.division(settings.cell.deadline_s)
+    drawn = _figures(
+        settings.cell.side_m,
+        settings.cell.deadline_s,
+        learns=learns,
+        counts_energy=story.counts_energy,
+        knows_gain=story.counts_energy and not story.federation,
+        knows_accuracy=bool(part["accuracy"]["rounds"].size) or story.federation,
+        bounded=story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any()),
+    )
     return {
         "name": run.directory.resolve().name or str(run.directory),
         "line": _line(story),
@@ -105,15 +106,38 @@ def _head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
             },
         },
         "steps": vars(story.steps),
-        "curves": list(curves),
-        "spreads": list(spreads),
-        "stories": list(stories),
-        "figures": figures.items(drawn),
+        **drawn,
         "meanings": MEANINGS,
         "glossary": GLOSSARY,
         "notes": _notes(story),
         "settings": settings.to_toml(),
         "again": _again(run),
+    }
+
+
+@cache
+def _figures(
+    side_m: float,
+    deadline_s: float,
+    *,
+    learns: bool,
+    counts_energy: bool,
+    knows_gain: bool,
+    knows_accuracy: bool,
+    bounded: bool,
+) -> dict[str, Any]:
+    """The figures of a page, and which of them are what; those of a comparison's runs are the same."""
+    curves = figures.curves(learns, counts_energy, bounded)
+    spreads = _spreads(counts_energy, knows_accuracy)
+    stories = figures.device_story(learns, knows_accuracy, counts_energy, knows_gain)
+    drawn = {"map": figures.cell_map(side_m), **curves, **spreads, **stories}
+    if counts_energy:
+        drawn["division"] = figures.division(deadline_s)
+    return {
+        "figures": figures.items(drawn),
+        "curves": list(curves),
+        "spreads": list(spreads),
+        "stories": list(stories),
     }
 
 

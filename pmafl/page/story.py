@@ -18,6 +18,7 @@ from pmafl.devices import Report, SimulatedDevices
 from pmafl.rounds import State, round_problem, start
 from pmafl.runs import FEDERATION, Run
 from pmafl.scheduling import Decision, left_out, queues
+from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
 
 MOST_DEVICES = 20_000  # on the map
@@ -130,7 +131,7 @@ class Story:
         )
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
-        self._seconds += self._length_s(row)
+        self._seconds += length_s(row, self.run.settings)
         if steps.within(steps.curve, index, rounds):
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
@@ -141,13 +142,6 @@ class Story:
 
     def _problem(self, report: Report) -> RoundProblem:
         return round_problem(self.world, self._state, report)
-
-    def _length_s(self, row: Row) -> float:
-        """How long a round lasts: until its last device is done, the deadline if there is none."""
-        if not self.counts_energy:
-            return math.nan
-        times_s = np.add(row["compute_time_s"], row["upload_time_s"])
-        return float(times_s.max()) if times_s.size else self.run.settings.cell.deadline_s
 
     def _detail(
         self, index: int, row: Row, scheduled: NDArray[np.intp], problem: RoundProblem | None, batch: _Batch
@@ -191,6 +185,14 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
+
+
+def length_s(row: Row, settings: Settings) -> float:
+    """How long a round lasts: until its last device is done, the deadline if there is none."""
+    if settings.run.wireless == "none":
+        return math.nan
+    times_s = np.add(row["compute_time_s"], row["upload_time_s"])
+    return float(times_s.max()) if times_s.size else settings.cell.deadline_s
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:
