@@ -27,6 +27,9 @@ def run(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve the run's page on this machine while it goes on.")
+    ] = False,
 ) -> None:
     """Run a federation from end to end and draw it. An interrupted run goes on with --resume.
 
@@ -36,10 +39,11 @@ def run(
     from pmafl.callbacks import tensorboard as log_to_tensorboard
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
-    from pmafl.page import write_run_page
+    from pmafl.page import serving, write_run_page
     from pmafl.plots import plot_run
     from pmafl.rounds import Callback
     from pmafl.settings import load
+    from pmafl.world import World
 
     short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
@@ -52,12 +56,18 @@ def run(
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
     console = screen()
     try:
-        with watching(console) as watch:
+        with watching(console) as watch, serving(directory) as beside:
+
+            def begin(world: World, done: int) -> None:
+                if live:
+                    console.print(f"live at {beside.begin()}", soft_wrap=True)
+                watch.begin(world, done)
+
             seen: list[Callback] = [watch, *callbacks]
             if settings is None:
-                summary = runs.execute(this, seen, rounds=rounds, begin=watch.begin)
+                summary = runs.execute(this, seen, rounds=rounds, begin=begin)
             else:
-                summary = runs.run(this, settings, seen, begin=watch.begin)
+                summary = runs.run(this, settings, seen, begin=begin)
     except KeyboardInterrupt:
         if (directory / "settings.toml").is_file():
             console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)

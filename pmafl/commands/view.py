@@ -17,8 +17,19 @@ def view(
         Path, typer.Argument(metavar="PATH", help="Run directory, comparison, results/, or a plan's JSON.")
     ],
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve a run's page on this machine, and show rounds as they come.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="For --live; default the first free one from 8765 on."),
+    ] = None,
+    until_closed: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Write the page of a run (or of a comparison, of results/, of a plan) and open it: one file, offline."""
+    if live:
+        _serve(path, port, open_, until_closed)
+        return
     from pmafl.display import patiently
     from pmafl.page import write_page
     from pmafl.progress import listening
@@ -29,6 +40,20 @@ def view(
     console.print(f"the page is {page}", soft_wrap=True)
     if open_:
         show(page.resolve().as_uri())
+
+
+def _serve(path: Path, port: int | None, open_: bool, until_closed: bool) -> None:
+    """Until interrupted, which is how one ends it; `until_closed`: until standard input is closed."""
+    from pmafl.page import address_of, open_server, serve
+
+    server = open_server(path, port)
+    screen().print(f"the page of {path} is at {address_of(server)}; Ctrl-C ends it", soft_wrap=True)
+    if open_:
+        show(address_of(server))
+    try:
+        serve(server, sys.stdin.buffer if until_closed else None)
+    except KeyboardInterrupt:
+        return
 
 
 def show(address: str) -> bool:

@@ -12,13 +12,14 @@ from pathlib import Path
 from pmafl.errors import InputError
 from pmafl.page.comparison import comparison_data
 from pmafl.page.document import render
+from pmafl.page.live import address_of, open_server, serve, serving
 from pmafl.page.run import PAGE, run_page
 from pmafl.progress import report
 from pmafl.runs import Run, open_run, write_atomically
 
 MOST_RUN_PAGES = 60  # that the page of a comparison makes at once: 2 s and 1.5 MB each
 
-__all__ = ["PAGE", "write_page", "write_run_page"]
+__all__ = ["PAGE", "address_of", "open_server", "serve", "serving", "write_page", "write_run_page"]
 
 
 def write_page(path: str | PathLike[str]) -> Path:

@@ -65,11 +65,13 @@ comparison.drawDifferences = () => {
   const plot = page.plot("differences");
   plot.y_range.setv({start: data.variations.length + 0.7, end: 0.3}); // the first on top
   plot.below[0].axis_label = `difference in ${data.table.metrics[metric][1]}`;
-  page.byId("difference-table").replaceChildren(
-    rows.length
-      ? page.table(rows, ["variation", data.table.metrics[metric][1]])
-      : page.element("p", "There is nothing to compare with."),
-  );
+  page
+    .byId("difference-table")
+    .replaceChildren(
+      rows.length
+        ? page.table(rows, ["variation", data.table.metrics[metric][1]])
+        : page.element("p", "There is nothing to compare with."),
+    );
 };
 
 comparison.name = (index) => {
@@ -85,7 +87,10 @@ comparison.drawTable = () => {
   const order = [...data.variations.keys()];
   const value = (index) => data.table.means[index][sorted.column][1] ?? -Infinity;
   if (sorted) order.sort((a, b) => sorted.sign * (value(a) - value(b)) || a - b);
-  const rows = order.map((index) => [comparison.name(index), ...data.table.means[index].map(([said]) => said)]);
+  const rows = order.map((index) => [
+    comparison.name(index),
+    ...data.table.means[index].map(([said]) => said),
+  ]);
   const table = page.table(rows, ["variation", ...data.table.metrics.map(([, name]) => name)]);
   [...table.querySelectorAll("th")].slice(1).forEach((head, column) => {
     const chosen = sorted && sorted.column === column;
@@ -135,20 +140,29 @@ comparison.open = async (data) => {
   page.notes(data.notes);
   page.list("meaning", Object.entries(data.glossary));
   page.byId("baseline").textContent = `Seed by seed, to: ${data.baseline}. The line is no difference.`;
-  page.options("against", Object.entries(comparison.axes()).map(([name, [text]]) => [name, text]), (name) => {
-    comparison.axis = name;
-    comparison.drawCurves();
-  });
-  page.options("metric", data.table.metrics.map(([, name], index) => [String(index), name]), (index) => {
-    comparison.metric = Number(index);
-    comparison.drawDifferences();
-  });
+  page.options(
+    "against",
+    Object.entries(comparison.axes()).map(([name, [text]]) => [name, text]),
+    (name) => {
+      comparison.axis = name;
+      comparison.drawCurves();
+    },
+  );
+  page.options(
+    "metric",
+    data.table.metrics.map(([, name], index) => [String(index), name]),
+    (index) => {
+      comparison.metric = Number(index);
+      comparison.drawDifferences();
+    },
+  );
   page.prepare(data.figures);
   comparison.drawVariations();
   comparison.drawCurves();
   comparison.drawDifferences();
   comparison.drawTable();
-  const said = "Lines are means over seeds, shaded are 95% intervals; numbers are those of the variations above.";
+  const said =
+    "Lines are means over seeds, shaded are 95% intervals; numbers are those of the variations above.";
   for (const name of Object.keys(data.curves)) await page.show(name, page.byId("place-curves"), said);
   await page.show("differences", page.byId("place-differences"), "Mean difference and its 95% interval.");
   page.ready();

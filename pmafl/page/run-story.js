@@ -72,10 +72,7 @@ run.drawStory = () => {
   const facts = [
     ["place", head.federation ? "unknown" : `${page.number(distance, 3)} m from the server`],
     ["samples", page.number(devices.samples[at])],
-    [
-      "turns",
-      `${page.number(after.turns[at])} of ${page.number(x[last])} rounds so far`,
-    ],
+    ["turns", `${page.number(after.turns[at])} of ${page.number(x[last])} rounds so far`],
   ];
   if (head.counts_energy)
     facts.push(

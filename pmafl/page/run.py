@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from pmafl.page import figures
 from pmafl.page.document import render
-from pmafl.page.story import Row, Story, choose_steps
+from pmafl.page.story import Story, choose_steps
 from pmafl.runs import Run
 
 PAGE = "page.html"
@@ -58,22 +57,18 @@ MEANINGS = {
 def run_page(run: Run) -> str:
     """The page of a run as it stands."""
     rows = run.rows if (run.directory / "rounds.jsonl").exists() or "rows" in vars(run) else []
-    return render("run", page_data(new_story(run, rows), rows))
+    story = new_story(run, sum(len(row["scheduled"]) for row in rows))
+    part = story.tell(rows)
+    return render("run", {"head": head(story, part), "part": part})
 
 
-def new_story(run: Run, rows: Sequence[Row]) -> Story:
-    """A story of the run with room for these rounds, of which none was told yet."""
-    turns = sum(len(row["scheduled"]) for row in rows)
+def new_story(run: Run, turns: int) -> Story:
+    """A story of the run with room for so many turns of devices, of which none was told yet."""
     return Story(run, choose_steps(run.settings.fleet.devices, run.settings.run.rounds, turns))
 
 
-def page_data(story: Story, rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything on the page of a run with these rounds."""
-    part = story.tell(rows)
-    return {"head": _head(story, part), "part": part}
-
-
-def _head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
+def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
+    """What stays the same on the page of a run; `part` are rounds of it, if there are any yet."""
     run, world = story.run, story.world
     settings, fleet, shown = run.settings, world.fleet, story.shown
     learns = settings.run.learning == "full"

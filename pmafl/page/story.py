@@ -23,8 +23,8 @@ from pmafl.wireless import Array, RoundProblem, frequency
 
 MOST_DEVICES = 20_000  # on the map
 MOST_CURVE_POINTS = 5_000  # more than a screen has pixels across
-MOST_TURNS = 100_000  # of devices in rounds, in detail
-MOST_CELLS = 300_000  # of a table of devices and rounds
+MOST_TURNS = 80_000  # of devices in rounds, in detail
+MOST_CELLS = 200_000  # of a table of devices and rounds
 MOST_REASONS = 30_000  # sentences
 
 SCALARS = (
