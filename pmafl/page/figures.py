@@ -96,7 +96,7 @@ def cell_map(side_m: float) -> Figure:
     half = side_m / 2
     drawing.quad(-half, half, -half, half, fill_alpha=0, line_dash="dotted", line_color="#888888")
     mapper = LinearColorMapper(Cividis256, low=0, high=1, nan_color="#999999", name="colours")
-    devices = source("devices", "x", "y", "value", "device", "said", "state")
+    devices = source("devices", "x", "y", "value", "device", "state")
     dots = drawing.scatter(
         "x",
         "y",
@@ -107,14 +107,14 @@ def cell_map(side_m: float) -> Figure:
         line_color="#888888",
         line_width=0.8,
     )
-    taken = source("taken", "x", "y", "size", "share")
+    taken = source("taken", "x", "y", "size")
     ring: dict[str, Any] = {"fill_alpha": 0, "line_color": ORANGE, "line_width": 2.5}
     rings = drawing.scatter("x", "y", source=taken, size="size", **ring)
     drawing.text(
         "x",
         "y",
         text="share",
-        source=taken,
+        source=source("shares", "x", "y", "share"),
         x_offset=9,
         y_offset=-6,
         text_font_size="11px",
@@ -126,8 +126,8 @@ def cell_map(side_m: float) -> Figure:
     server = drawing.scatter(
         [0], [0], marker="triangle", size=15, fill_color=GREEN, line_color="white", level="overlay"
     )
-    tooltips = [("device", "@device"), ("", "@said"), ("this round", "@state")]
-    drawing.add_tools(HoverTool(renderers=[dots], tooltips=tooltips))
+    tooltips = [("device", "@device"), ("value", "@value"), ("this round", "@state")]
+    drawing.add_tools(HoverTool(renderers=[dots], tooltips=tooltips, name="tips"))
     bar = ColorBar(color_mapper=mapper, name="bar", height=12, padding=4, title_standoff=6, margin=4)
     drawing.add_layout(bar, "below")
     legend(drawing, {"server": [server], "scheduled": [rings], "chosen": [picked]})
@@ -145,15 +145,21 @@ def division(deadline_s: float) -> Figure:
         x_range=Range1d(0, 1.06 * deadline_s),
         y_range=Range1d(0, 100),
     )
-    bars = source("bars", "bottom", "top", "middle", "computed", "done", "device", "label", "said")
+    bars = source("bars", "bottom", "top", "computed", "done", "device", "energy")
     style: dict[str, Any] = {"source": bars, "top": "top", "bottom": "bottom", "line_color": "#888888"}
     computing = drawing.quad(left=0, right="computed", fill_color=YELLOW, **style, line_width=0.5)
     uploading = drawing.quad(left="computed", right="done", fill_color=SKY, **style, line_width=0.5)
-    drawing.text(
-        0, "middle", text="label", source=bars, text_baseline="middle", x_offset=4, text_font_size="10px"
-    )
+    names = source("names", "y", "name")
+    small: dict[str, Any] = {"text_baseline": "middle", "text_font_size": "10px", "x_offset": 4}
+    drawing.text(0, "y", text="name", source=names, **small)
     drawing.add_layout(Span(location=deadline_s, dimension="height", line_color=ORANGE, line_width=2))
-    tooltips = [("device", "@device"), ("", "@said")]
+    tooltips = [
+        ("device", "@device"),
+        ("band, from and to (%)", "@bottom{0.[00]} - @top{0.[00]}"),
+        ("computed after (s)", "@computed{0.[000]}"),
+        ("uploaded after (s)", "@done{0.[000]}"),
+        ("energy (J)", "@energy{0.[0000]}"),
+    ]
     drawing.add_tools(HoverTool(renderers=[computing, uploading], tooltips=tooltips))
     legend(drawing, {"computing": [computing], "uploading": [uploading]})
     return drawing

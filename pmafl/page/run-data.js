@@ -100,20 +100,17 @@ run.colours = () => {
   found.participation = {
     label: "participation",
     title: "rounds it took part in (%)",
-    show: (v) => `took part in ${page.number(v, 3)}% of the rounds`,
     range: () => [0, Math.max(1, most(run.values("participation", part.frames.length - 1).slice()))],
   };
   if (head.counts_energy) {
     found.energy = {
       label: "energy against budget",
       title: "energy spent against the budget so far (%; 200 and above look the same)",
-      show: (v) => `spent ${page.number(v, 3)}% of its budget so far`,
       range: () => [0, 200],
     };
     found.queue = {
       label: "queue",
       title: "energy beyond the budget, the queue (J)",
-      show: (v) => `queue ${page.number(v)} J`,
       range: () => [0, Math.max(1e-12, most(part.points.max_queue_j))],
     };
   }
@@ -121,14 +118,12 @@ run.colours = () => {
     found.gain = {
       label: "gain",
       title: "channel gain (dB)",
-      show: (v) => `gain ${page.number(v)} dB`,
       range: () => run.extent([...part.gain.values].map(run.decibel)),
     };
   if (part.accuracy.rounds.length)
     found.accuracy = {
       label: "accuracy",
       title: "test accuracy (%)",
-      show: (v) => `accuracy ${page.number(v)}%`,
       range: () => run.extent([...part.accuracy.values].map((v) => 100 * v)),
     };
   return found;

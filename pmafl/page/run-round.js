@@ -22,27 +22,45 @@ run.drawMap = () => {
   const [low, high] = (kind.bounds ??= kind.range());
   const mapper = page.model("map", "colours");
   if (mapper.low !== low || mapper.high !== high) mapper.setv({low, high});
-  page.model("map", "bar").title = kind.title;
+  if (page.model("map", "bar").title !== kind.title) {
+    page.model("map", "bar").title = kind.title;
+    page.model("map", "tips").tooltips = [
+      ["device", "@device"],
+      [kind.title, "@value{0.[000]}"],
+      ["this round", "@state"],
+    ];
+  }
   page.fill("map", "devices", {
     x: x_m,
     y: y_m,
     value: values,
     device: number,
-    said: Array.from(values, kind.show),
     state,
   });
-  const labelled = run.labelled(entries);
+  const at = (values) => (entry) => values[turns.device[entry]];
   page.fill("map", "taken", {
-    x: entries.map((entry) => x_m[turns.device[entry]]),
-    y: entries.map((entry) => y_m[turns.device[entry]]),
+    x: entries.map(at(x_m)),
+    y: entries.map(at(y_m)),
     size: entries.map((entry) => 14 + 40 * Math.sqrt(Math.max(turns.bandwidth_share[entry], 0))),
-    share: entries.map((entry) =>
-      run.head.counts_energy && labelled.has(entry)
-        ? page.percent(turns.bandwidth_share[entry], turns.bandwidth_share[entry] < 0.0995 ? 1 : 0)
-        : "",
-    ),
   });
+  run.drawLabels();
   run.drawChosen();
+};
+
+run.drawLabels = () => {
+  const {turns} = run.part;
+  const at = (values) => (entry) => values[turns.device[entry]];
+  const {x_m, y_m} = run.devices;
+  const labelled = run.head.counts_energy ? run.labelled(run.entries()) : [];
+  const SMALL = 0.0995; // shows as 9.9%, not as 10%
+  page.fill("map", "shares", {
+    x: labelled.map(at(x_m)),
+    y: labelled.map(at(y_m)),
+    share: labelled.map((entry) => {
+      const share = turns.bandwidth_share[entry];
+      return page.percent(share, share < SMALL ? 1 : 0);
+    }),
+  });
 };
 
 // Those of the scheduled devices whose labels hide no other, the largest shares first.
@@ -50,7 +68,7 @@ run.labelled = (entries) => {
   const frame = page.shown.get("map")?.frame,
     {turns} = run.part,
     taken = [],
-    found = new Set();
+    found = [];
   const WIDTH_PX = 44,
     HEIGHT_PX = 14,
     MOST = 60;
@@ -61,7 +79,7 @@ run.labelled = (entries) => {
     if (taken.some((other) => Math.abs(other[0] - x) < WIDTH_PX && Math.abs(other[1] - y) < HEIGHT_PX))
       continue;
     taken.push([x, y]);
-    if (found.add(entry).size === MOST) break;
+    if (found.push(entry) === MOST) break;
   }
   return found;
 };
@@ -76,26 +94,29 @@ run.drawChosen = () => {
 };
 
 run.drawDivision = () => {
-  const {turns} = run.part,
-    bars = {bottom: [], top: [], middle: [], computed: [], done: [], device: [], label: [], said: []};
+  const {turns} = run.part;
+  const bars = {bottom: [], top: [], computed: [], done: [], device: [], energy: []};
+  const names = {y: [], name: []};
+  const LEAST_NAMED = 3.9; // percent: lower bars have no room for a name
   let height = 0;
   for (const entry of run.entries()) {
-    const share = 100 * turns.bandwidth_share[entry],
-      computed = turns.compute_time_s[entry],
-      number = run.devices.number[turns.device[entry]];
+    const share = 100 * turns.bandwidth_share[entry];
+    const computed = turns.compute_time_s[entry];
+    const number = run.devices.number[turns.device[entry]];
     bars.bottom.push(height);
     bars.top.push(height + share);
-    bars.middle.push(height + share / 2);
     bars.computed.push(computed);
     bars.done.push(computed + turns.upload_time_s[entry]);
     bars.device.push(number);
-    bars.label.push(share >= 3.9 ? `device ${number}` : "");
-    bars.said.push(
-      `${page.number(share, 3)}% of the band, computes ${page.number(computed, 3)} s, uploads ${page.number(turns.upload_time_s[entry], 3)} s, ${page.number(run.energy(entry), 3)} J`,
-    );
+    bars.energy.push(run.energy(entry));
+    if (share >= LEAST_NAMED) {
+      names.y.push(height + share / 2);
+      names.name.push(`device ${number}`);
+    }
     height += share;
   }
   page.fill("division", "bars", bars);
+  page.fill("division", "names", names);
 };
 
 run.drawHappened = () => {

@@ -231,6 +231,6 @@ run.open = async (data) => {
   if (head.figures.division) await show("division", "place-division");
   for (const name of head.curves) (await show(name, "place-curves")).on_event("tap", run.tapCurve);
   for (const name of head.spreads) await show(name, "place-spread");
-  run.drawMap(); // labels that would hide each other are known only now
+  run.drawLabels(); // which would hide each other is known only now
   page.ready();
 };
