@@ -41,6 +41,7 @@ SIDE_DOORS = {
     "pmafl.data.picture",
     "pmafl.experiments.claims",
     "pmafl.experiments.making",
+    "pmafl.experiments.sensitivity",
     "pmafl.experiments.statements",
     "pmafl.experiments.study",
     "pmafl.learning.algorithms",
