@@ -8,7 +8,6 @@ is an engine: processes on this machine (`run_locally`) or tasks on a Ray cluste
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import itertools
 import math
@@ -35,6 +34,8 @@ from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_ta
 METRICS = {
     "final_accuracy": "final accuracy",
     "best_accuracy": "best accuracy",
+    "final_error": "final error",
+    "best_error": "best error",
     "final_loss": "final loss",
     "scheduled_samples_per_round": "samples per round",
     "scheduled_devices_per_round": "devices per round",
@@ -103,8 +104,7 @@ def grid(
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
             settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
-            name = hashlib.sha256(settings.to_toml().encode()).hexdigest()[:12]
-            jobs.append(Job(variation, seed, settings, out / "runs" / name))
+            jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 
 

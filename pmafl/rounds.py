@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pmafl.learning.method import LearningState
 
 METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
+ERRORS = ("error", "error_std", "worst_tenth_error", "global_error")  # in place of accuracies, for values
 Callback = Callable[["World", "Record"], None]
 
 
@@ -67,8 +68,9 @@ class Record:
     run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
-    together. `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
-    devices can tell; in the file they stand beside the others.
+    together. `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
+    `error` and its like are the mean absolute error, and there are no accuracies; elsewhere they are not in
+    the file. `notes` are what only some devices can tell; in the file they stand beside the others.
     """
 
     round: int
@@ -91,6 +93,10 @@ class Record:
     accuracy_std: float | None = None
     worst_tenth_accuracy: float | None = None
     global_accuracy: float | None = None
+    error: float | None = None
+    error_std: float | None = None
+    worst_tenth_error: float | None = None
+    global_error: float | None = None
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
@@ -99,6 +105,8 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         notes: dict[str, Any] = values.pop("notes")
+        if self.error is None:
+            values = {name: value for name, value in values.items() if name not in ERRORS}
         return values | notes
 
 
@@ -175,7 +183,9 @@ def _train(
 ) -> tuple[LearningState | None, dict[int, Result]]:
     """The learning side after the round, and what came from each device; uploads are not kept."""
     results: dict[int, Result] = {}
-    combining = world.method.combining(state.learning) if world.method and state.learning else None
+    combining = None
+    if world.method and state.learning:
+        combining = world.method.combining(state.learning, report.fleet.samples)
     for result in devices.train(state.round, decision, state.learning):
         if combining is not None and result.trained is not None:
             combining.add(result.device, result.trained, int(report.fleet.samples[result.device]))
@@ -259,7 +269,7 @@ def _record(
     devices, queue = decision.scheduled_devices, after.queues
     arrived = np.flatnonzero(outcome.delivered)
     energy_j = queue.spent_j / after.round
-    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in METRICS}
+    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in (*METRICS, *ERRORS)}
     return Record(
         round=after.round - 1,
         scheduled=devices,

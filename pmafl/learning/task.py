@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pmafl.data import Dataset, Partition
+from pmafl.data import Dataset, Partition, Scaling
 from pmafl.errors import InputError
 from pmafl.learning.evaluation import Evaluator, Floats, Metrics, Test, metrics_of
+from pmafl.learning.form import form_of
 from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.method import LearningState, Method, Tensors, Trained
 from pmafl.settings import LearningSettings
@@ -62,16 +63,22 @@ class LearningTask:
         dataset: Dataset,
         partition: Partition,
         seed: int,
-        inputs: Literal["standardised", "unit"] = "standardised",
+        inputs: Scaling = "standardised",
+        numbers: Sequence[int] | None = None,
     ) -> None:
+        """`numbers` are what the devices are called where all of them are known; left out: these are all."""
         _check(dataset, partition)
         self.seed, self.dataset, self.partition, self.inputs = seed, dataset, partition, inputs
-        self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
+        form = form_of(dataset, inputs)
+        self.method = Method(learning, dataset.input_shape, dataset.outputs, seed, form)
         model = self.method.model
-        layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
+        if model.vocabulary:
+            inputs = "tokens"
+        layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
+        self._numbers = numbers or range(len(partition.train))
         self._evaluator = Evaluator(model, test, partition.test)
         self._evaluated: tuple[LearningState, Metrics] | None = None
         self._test: tuple[Mapping[str, Any], Test] | None = None  # of the parts done last
@@ -113,7 +120,7 @@ class LearningTask:
         self, state: LearningState, scheduled: Sequence[int] | NDArray[np.int64], round_index: int
     ) -> LearningState:
         """Train the scheduled devices from `state` and combine their uploads, in order of their index."""
-        combining = self.method.combining(state)
+        combining = self.method.combining(state, self.samples)
         for device in sorted({int(k) for k in scheduled}):
             combining.add(device, self.train(state, device, round_index), int(self.samples[device]))
         return combining.result()
@@ -132,29 +139,31 @@ class LearningTask:
 
     @torch.no_grad()
     def _evaluate(self, state: LearningState, spread: Spread, workers: int) -> Metrics:
-        """Models differ behind their common weights only; those that never trained are alike."""
+        """Models differ behind their common weights only; untuned ones that never trained are alike."""
         method, scores = self.method, np.empty((len(self._rows), 2))
         shared: dict[str, Any] = {"server": method.received(state.server)}
         if self._evaluator.has_features(self._common(shared["server"])):
             # In another mapping: whoever tests with the features must not take it for the one without.
             features = torch.cat(list(spread(self._of_all_samples("features", shared, workers))))
             shared = {**shared, "features": features}
-        alike = method.common == method.model.parameters  # one model for all
+        tuned = method.algorithm.tune is not None
+        alike = method.common == len(method.model.whole)  # one model for all
+        own = range(len(scores)) if tuned else () if alike else state.devices  # who has a model of its own
         waiting = []
-        for device, held in () if alike else state.devices.items():
+        for device in own:
             if (known := self._known_score(state, device)) is not None:
                 scores[device] = known
             else:
-                waiting.append((device, held))
+                waiting.append((device, method.held(state, device)))
         if waiting:
             groups = self._groups(waiting, workers)
             work = Work("score", shared, [(group,) for group in groups], [len(group) for group in groups])
             scores[[device for device, _ in waiting]] = np.concatenate(list(spread(work)))
-        if rest := [device for device in range(len(scores)) if alike or device not in state.devices]:
+        if rest := [device for device in range(len(scores)) if device not in own]:
             outcomes = list(spread(self._of_all_samples("outcomes", shared, workers)))
             scores[rest], right = self._evaluator.scores(rest, np.concatenate(outcomes, axis=1))
         self._test = None
-        return metrics_of(scores, right if alike else None)
+        return metrics_of(scores, right if alike else None, method.model.objective.regression)
 
     def _of_all_samples(
         self, kind: Literal["features", "outcomes"], shared: Mapping[str, Any], workers: int
@@ -183,13 +192,9 @@ class LearningTask:
     @torch.no_grad()
     def _score(self, shared: Mapping[str, Any], group: Sequence[tuple[int, Tensors]]) -> Floats:
         """Accuracy and loss of devices with what they hold, a row each."""
-        test, method = self._testing(shared), self.method
-        return np.stack(
-            [
-                test.score(device, method.personal(shared["server"], held)[method.common :])
-                for device, held in group
-            ]
-        )
+        test, common = self._testing(shared), self.method.common
+        tested = ((device, self._tested(shared["server"], device, held)) for device, held in group)
+        return np.stack([test.score(device, weights[common:]) for device, weights in tested])
 
     @torch.no_grad()
     def _outcomes(self, shared: Mapping[str, Any], start: int, stop: int) -> Floats:
@@ -209,8 +214,21 @@ class LearningTask:
         if self._evaluated is None:
             return None
         before, metrics = self._evaluated
-        same = before.devices.get(device) is state.devices[device] and _same_server(before, state)
-        return np.array([metrics.device_accuracy[device], metrics.device_loss[device]]) if same else None
+        same = before.devices.get(device) is state.devices.get(device) and _same_server(before, state)
+        return np.array([metrics.device_score[device], metrics.device_loss[device]]) if same else None
+
+    def tested(self, state: LearningState, device: int) -> Tensor:
+        """The model that a device is tested with: its personal one, tuned where the algorithm says so."""
+        return self._tested(self.method.received(state.server), device, self.method.held(state, device))
+
+    def _tested(self, server: Tensors, device: int, held: Tensors) -> Tensor:
+        method = self.method
+        weights = method.personal(server, held)
+        if method.algorithm.tune is None:
+            return weights
+        number = self._numbers[device]
+        rng = stream(self.seed, "tuning", number)  # the same batches in every round
+        return method.tuned(number, weights, self.device_samples(device), rng)
 
     def device_samples(self, device: int) -> Samples:
         """A device's training samples."""
@@ -234,7 +252,7 @@ def _same_server(one: LearningState, other: LearningState) -> bool:
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:
-    for labels in (dataset.y_train, dataset.y_test):
+    for labels in () if dataset.regression else (dataset.y_train, dataset.y_test):
         if labels.min() < 0 or labels.max() >= dataset.classes:
             raise InputError(
                 f"data set {dataset.name!r}: has labels from {labels.min()} to {labels.max()}; "
