@@ -54,7 +54,7 @@ class Model:
         self.split = sum(p.numel() for p in first)
         self.flat, self.gradient = _flatten([*self.shared, *self.personal])
         self.parameters = self.flat.numel()
-        self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
+        self.stochastic = is_stochastic(module)
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.chunk = DENSE_CHUNK
         if self.convolutional:
@@ -64,6 +64,10 @@ class Model:
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.predictor(self.extractor(x))
         return logits
+
+    def chain(self, start: int, end: int) -> nn.Module:
+        """Some of the members of a layered model, in the layout that it runs in."""
+        return type(self.extractor)(*self.members[start:end])
 
     def load(self, weights: Tensor, start: int = 0) -> None:
         """Set the parameters from position `start` on."""
@@ -242,6 +246,11 @@ def _flatten(parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
         parameter.grad = view_like(parameter, gradient)
         position = end
     return flat, gradient
+
+
+def is_stochastic(module: nn.Module) -> bool:
+    """Whether a module draws random numbers while it is trained."""
+    return any(isinstance(member, nn.modules.dropout._DropoutNd) for member in module.modules())
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:
