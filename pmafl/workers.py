@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import Any
 
 from pmafl.errors import InputError, NoAnswer
@@ -36,7 +36,9 @@ class _Worker:
         self.ready = False  # until it has started and said so
         self.task: int | None = None
         # A terminal interrupts all processes of a command. Workers leave that to their parent, from their
-        # first moment on: what is blocked here stays blocked in the new process.
+        # first moment on: what is blocked here stays blocked in the new process. Starting multiprocessing's
+        # tracker, which the first start would do, unblocks it again.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()

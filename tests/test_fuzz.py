@@ -73,7 +73,7 @@ def damaged(text, rng):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("cases", [300, pytest.param(8000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("cases", [300, pytest.param(4000, marks=pytest.mark.heavy)])
 def test_damaged_settings_are_refused_or_mean_what_they_say(cases):
     rng = random.Random(cases)
     texts = [load(name, {"run.rounds": 3}).to_toml() for name in ("mnist", "cifar10")]
@@ -90,7 +90,7 @@ def test_damaged_settings_are_refused_or_mean_what_they_say(cases):
     assert taken > cases / 20
 
 
-@pytest.mark.parametrize("cases", [300, pytest.param(5000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("cases", [300, pytest.param(3000, marks=pytest.mark.heavy)])
 def test_damaged_problems_are_refused_or_decided_within_all_limits(cases):
     rng = random.Random(cases)
     policies = [find_policy(name) for name in ("dual", "set-expansion", "ocean", "rs-wel", "all")]

@@ -7,6 +7,8 @@ import torch
 
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import ALGORITHMS, find_algorithm
+from pmafl.learning.quantise import decode
+from pmafl.streams import stream
 from tests.learning.synthetic import learning, task, whole_model
 from tests.learning.user_models import one_step
 from tests.rounding import KINKS
@@ -76,23 +78,61 @@ def test_dropout_follows_the_seed_too():
     assert same(first, models_after(**changes))
 
 
+class Recorder:
+    """An engine that notes what is trained, and how long."""
+
+    model = SimpleNamespace(split=2)
+
+    def __init__(self):
+        self.calls = []
+
+    def train(self, weights, samples, rng, iterations, part):
+        self.calls.append((part, iterations))
+        return weights
+
+
+def fedrep_phases(**options):
+    engine, algorithm = Recorder(), find_algorithm(learning(algorithm="fedrep", options=options))
+    algorithm.local(engine, {"extractor": torch.zeros(2)}, {"head": torch.zeros(1)}, None, None)
+    return engine.calls
+
+
 def test_fedrep_divides_equal_work_with_the_larger_half_for_the_head():
-    calls = []
-
-    class Recorder:
-        model = SimpleNamespace(split=2)
-
-        def train(self, weights, samples, rng, iterations, part):
-            calls.append((part, iterations))
-            return weights
-
-    server, device = {"extractor": torch.zeros(2)}, {"head": torch.zeros(1)}
-    for work in ("equal", "double"):
-        algorithm = find_algorithm(learning(algorithm="fedrep", options={"work": work}))
-        algorithm.local(Recorder(), server, device, None, None)
-    assert calls == [("predictor", 3), ("extractor", 2), ("predictor", 5), ("extractor", 5)]
+    assert fedrep_phases(work="equal") == [("predictor", 3), ("extractor", 2)]
+    assert fedrep_phases(work="double") == [("predictor", 5), ("extractor", 5)]
     with pytest.raises(InputError, match=">= 2"):
         find_algorithm(learning(algorithm="fedrep", options={"work": "equal"}, iterations=1))
+
+
+def test_fedrep_trains_in_either_order():
+    assert fedrep_phases(order="extractor-first") == [("extractor", 5), ("predictor", 5)]
+    assert fedrep_phases(order="extractor-first", work="equal") == [("extractor", 2), ("predictor", 3)]
+    head_first, extractor_first = (
+        models_after(algorithm="fedrep", options={"order": order})
+        for order in ("head-first", "extractor-first")
+    )
+    assert same(head_first, models_after(algorithm="fedrep"))
+    assert not same(head_first, extractor_first)
+
+
+@pytest.mark.parametrize("order", ["head-first", "extractor-first"])
+@pytest.mark.parametrize("batch_size", [0, 16])
+def test_fedrep_trains_what_comes_second_on_what_came_first(order, batch_size):
+    """Against its two phases in turn: the first part's weights are those of training it alone."""
+    made = task(algorithm="fedrep", options={"order": order}, batch_size=batch_size)
+    engine, split = made.method.engine, made.method.model.split
+    start, samples = made.method.model.flat.clone(), made.device_samples(0)
+    phases = ("predictor", "extractor") if order == "head-first" else ("extractor", "predictor")
+    expected, rng = start, stream(3, "batches", 0, 0)
+    for part in phases:
+        expected = engine.train(expected, samples, rng, 5, part=part)
+    alone = engine.train(start, samples, stream(3, "batches", 0, 0), 5, part=phases[0])
+    trained = made.train(made.start(), 0, 0)
+    upload, head = decode(trained.upload["extractor"]), trained.memory["head"]
+    assert torch.equal(head, expected[split:])
+    assert torch.equal(upload, expected[:split].half().float())
+    first = (head, alone[split:]) if order == "head-first" else (upload, alone[:split].half().float())
+    assert torch.equal(*first)
 
 
 def test_a_users_algorithm_runs_by_path_and_by_name(monkeypatch):

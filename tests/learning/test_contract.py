@@ -226,6 +226,7 @@ def test_an_algorithm_that_is_wrong_is_named_in_one_line(name, line):
         ("fedprox", {"proximal_weight": -1.0}, "proximal_weight = -1.0: must be 0 or more"),
         ("fedprox", {"proximal_weight": float("nan")}, "proximal_weight = nan: must be 0 or more"),
         ("fedrep", {"work": "half"}, "option work = 'half': must be 'double' or 'equal'"),
+        ("fedrep", {"order": "both"}, "option order = 'both': must be 'head-first' or 'extractor-first'"),
         ("pma", {"learning": 3}, "was given the options learning; it has none"),
         (DITTO, {"weight": [1]}, r"option weight = \(1,\): must be a number"),
         (DITTO, {"wait": 0.1}, "was given the options wait; it has weight"),

@@ -12,7 +12,7 @@ from tests.problems import cell_problem
 from tests.rounding import ROUNDING
 
 DEVICES = ROUNDS = 4
-CONVERGED = 5e-3  # where the search for prices stops: its bounds then differ by up to 1.3e-3 by rounding alone
+CONVERGED = 5e-3  # where the search for prices stops: rounding alone moves its bounds by up to 1.3e-3
 GRID = 5  # a device spends a whole number of these parts of its budget in a round
 
 
