@@ -12,7 +12,7 @@ import pytest
 
 from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling import ask, find_policy
-from pmafl.scheduling.exchange import read_problem, write_decision
+from pmafl.scheduling.exchange import answer, read_question, write
 from pmafl.settings import load, parse
 from pmafl.wireless.cell import load_trace
 from pmafl.world import wireless_world
@@ -115,16 +115,18 @@ def test_damaged_problems_are_refused_or_decided_within_all_limits(cases):
                 where.pop(rng.choice(list(where)))
         text = json.dumps(raw)
         text = text if rng.random() < 0.9 else text[: rng.randrange(len(text))]
-        found = refused_in_one_line(lambda text=text: read_problem(text))
+        found = refused_in_one_line(lambda text=text: read_question(text))
         if found is None:
             continue
         policy = rng.choice(policies)
-        answer = refused_in_one_line(
-            lambda policy=policy, found=found: ask(policy, found[0], {}, np.random.default_rng(0), "fuzzed")
+        decision = refused_in_one_line(
+            lambda policy=policy, found=found: ask(
+                policy, found.problem, {}, np.random.default_rng(0), "fuzzed"
+            )
         )
-        if answer is not None:
+        if decision is not None:
             decided += 1
-            json.loads(write_decision(answer))
+            json.loads(write(answer(found, decision)))
     assert decided > cases / 20
 
 

@@ -27,7 +27,8 @@ ABOVE_STEM = re.compile(r"(D?F+|F+D?F*)L(RD?L)*")
 
 def dense_part(model: Model) -> int | None:
     """Where, among the model's members, its dense part begins; None if it has none that is known here."""
-    letters = "".join(map(_letter, model.members)) if model.layered else ""
+    known = model.layered and not (model.frozen or model.coupled or model.objective.regression)
+    letters = "".join(map(_letter, model.members)) if known else ""
     if WHOLE.fullmatch(letters):
         return 0
     return next((start for start in range(len(letters)) if ABOVE_STEM.fullmatch(letters, start)), None)
@@ -154,7 +155,7 @@ class Dense:
         model, end = self.model, len(self._adding)
         self.left = self._adding[0].position if rates else model.parameters
         model.gradient[: self.left].zero_()
-        model.module.train()
+        model.prepare_training()
         model.train_only(shared=part != "predictor", personal=part != "extractor")
         split = self._split
         self._trained = {"all": range(end), "extractor": range(split), "predictor": range(split, end)}[part]

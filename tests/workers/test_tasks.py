@@ -92,8 +92,8 @@ def test_workers_that_cannot_start_are_given_up(tmp_path):
 def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
     (tmp_path / "script.py").write_text(
         "import sys\nfrom pathlib import Path\n"
-        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})\n"
-        "from tests.test_workers import sleep, run_tasks\n"
+        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(os.path.dirname(__file__)))!r})\n"
+        "from tests.workers.test_tasks import sleep, run_tasks\n"
         "if __name__ == '__main__':\n"
         "    list(run_tasks(sleep, [(Path(), f'task {i}') for i in range(4)], 4))\n"
     )

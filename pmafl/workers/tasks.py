@@ -57,7 +57,7 @@ class _Worker:
             error: Exception | None = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            return WorkerDied(_cause(self.process.exitcode or 0))
+            return WorkerDied(cause(self.process.exitcode or 0))
         return error
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ def run_tasks(
 
 def _serve(function: Callable[..., object], pipe: connection.Connection) -> None:
     """A worker's life: say that it is ready, then take tasks and answer."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):  # when the parent is gone
         pipe.send(None)
         while True:
@@ -121,7 +121,7 @@ def _attempt(function: Callable[..., object], arguments: Task) -> Exception | No
     return None
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Wait until the parent is gone, and go too; nothing that a task writes minds being cut off."""
     parent = parent_process()
     if parent is not None:
@@ -129,7 +129,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _cause(exit_code: int) -> str:
+def cause(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
     try:
