@@ -202,7 +202,7 @@ def _decision(row: Row, problem: RoundProblem) -> Decision:
     return Decision("", scheduled, **nothing, objective=0.0, dropped=dropped)
 
 
-def _reasons_of_real_devices(row: Row, devices: int) -> dict[int, str]:
+def _reasons_of_real_devices(row: Row, devices: int) -> Mapping[int, str]:
     """In a federation the server alone knew the channels; the record has who could not be asked."""
     answered, aside = set(row.get("answered", range(devices))), {}
     for offence in row.get("set_aside", []):

@@ -24,6 +24,7 @@ import numpy as np
 
 from pmafl import files
 from pmafl.errors import InputError
+from pmafl.runs.columns import COLUMNS, long_table, read_columns
 from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary
@@ -91,6 +92,21 @@ class Run:
         except ImportError:
             return self.rows
         return pandas.DataFrame(self.rows)
+
+    @cached_property
+    def devices(self) -> Any:
+        """What each device scored, spent and had in the evaluated rounds so far: a row per round and device.
+
+        A pandas DataFrame where pandas is installed, else a dict with an array per column.
+        """
+        try:
+            table = long_table(read_columns(self.directory))
+        except FileNotFoundError:
+            raise InputError(f"{self.directory} has no {COLUMNS}: no round of it was evaluated") from None
+        try:
+            return import_module("pandas").DataFrame(table)
+        except ImportError:
+            return table
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
