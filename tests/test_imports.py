@@ -49,6 +49,7 @@ SIDE_DOORS = {
     "pmafl.learning.method",
     "pmafl.learning.quantise",
     "pmafl.learning.task",
+    "pmafl.learning.uploads",
     "pmafl.plots.bound",
     "pmafl.scheduling.clairvoyant",
     "pmafl.service.http",

@@ -88,7 +88,7 @@ def charge(
     with blaming(f"algorithm {learning.algorithm!r}"):
         sizes = algorithm.uploads(split, parameters).values()
         received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
-        bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
+        bits = [upload_bits(size, learning) for size in sizes]
         if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
             given = " and of ".join(map(str, sorted(lengths)))
             raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
@@ -102,11 +102,20 @@ def charge(
     )
 
 
-def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:
-    """Size of an upload, the scales of 8-bit uploads included; an array where sizes differ by device."""
-    if np.ndim(parameters):
-        return np.array([upload_bits(size, bits_per_parameter) for size in parameters])  # type: ignore[union-attr]
-    if (parameters := operator.index(parameters)) < 0:  # type: ignore[arg-type]
-        raise InputError(f"the size of an upload is {parameters}; it must be 0 or more")
+def upload_bits(parameters: int | Sequence[int], learning: LearningSettings) -> Any:
+    """Size of an upload as it is encoded; an array where it differs by device."""
+    from pmafl.learning.uploads import Uploads  # which uses this module
+
+    one = not np.ndim(parameters)
+    given: Any = [parameters] if one else parameters
+    sizes = [operator.index(size) for size in given]
+    if min(sizes, default=0) < 0:
+        raise InputError(f"the size of an upload is {min(sizes)}; it must be 0 or more")
+    bits = Uploads(learning).bits(sizes[0] if one else sizes)
+    return bits if isinstance(bits, int) else np.array(bits)
+
+
+def rounded_bits(parameters: int, bits_per_parameter: int) -> int:
+    """Size of a rounded vector, the scales of 8-bit ones included."""
     scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
     return parameters * bits_per_parameter + scales
