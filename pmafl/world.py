@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmafl import data, plugins
 from pmafl.brief import brief
@@ -13,6 +14,7 @@ from pmafl.errors import InputError
 from pmafl.learning import Workload, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
 from pmafl.settings import Settings
+from pmafl.spreads import draw_samples
 from pmafl.streams import stream
 from pmafl.wireless import (
     Array,
@@ -72,10 +74,10 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
-    partition, costs, task = _learning_side(settings, dataset)
+    sizes, costs, task = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
-        partition.sizes,
+        sizes,
         costs.operations_per_sample,
         usable_gain(channel.mean_gain),
         stream(seed, "fleet", 1),
@@ -97,22 +99,29 @@ def wireless_world(settings: Settings, dataset: data.Dataset | None = None) -> W
 
 def _learning_side(
     settings: Settings, dataset: data.Dataset | None
-) -> tuple[data.Partition, Workload, LearningTask | None]:
-    """Who holds what, the costs of the model, and the learning task unless learning is switched off.
+) -> tuple[NDArray[np.int64], Workload, LearningTask | None]:
+    """How much each device holds, the costs of the model, and the learning task unless nothing is learned.
 
-    Without learning, a known data set's split needs its label counts only, and no file.
+    Without learning, a known data set's split needs its label counts only, and no file; without a data set
+    devices hold what the settings say.
     """
     name, directory = settings.data.dataset, settings.data.directory
+    if name == "none":
+        samples = draw_samples(
+            settings.fleet.samples, settings.fleet.devices, stream(settings.run.seed, "fleet", 0)
+        )
+        assert samples is not None, "without a data set, the settings give numbers"
+        return samples, workload(settings.learning), None
     if settings.run.learning == "none":
         known = dataset or data.KNOWN.get(name) or data.load(name, directory)
         costs = workload(settings.learning, known.input_shape, known.classes)
-        return data.split_data(settings, known), costs, None
+        return data.split_data(settings, known).sizes, costs, None
     from pmafl.learning.task import LearningTask
 
     dataset = dataset or data.load(name, directory)
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
-    return partition, task.method.workload, task
+    return partition.sizes, task.method.workload, task
 
 
 def _check_uploads(world: World) -> None:

@@ -5,7 +5,7 @@ paper's own networks nothing here needs torch.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -19,6 +19,7 @@ from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
+RECEIVED_BITS = 32  # per parameter: what the server sends is not rounded
 BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
 
 
@@ -27,11 +28,13 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
+    download_bits: what a device receives, in the same form.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
+    download_bits: int | NDArray[np.int64] = 0
 
 
 def workload(
@@ -63,16 +66,25 @@ def charge(
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     counted = learning.operations_per_sample == "count"
     with blaming(f"algorithm {learning.algorithm!r}"):
-        sizes = algorithm.uploads(split, parameters).values()
-        bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
-        if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
-            given = " and of ".join(map(str, sorted(lengths)))
-            raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+        sent = _total_bits(algorithm.uploads(split, parameters), learning.upload_bits_per_parameter)
+        received = _total_bits((algorithm.downloads or algorithm.uploads)(split, parameters), RECEIVED_BITS)
+    if learning.upload_bits:  # of a model that nobody trains here: as much is received
+        sent = received = round(learning.upload_bits)
     return Workload(
-        upload_bits=sum(bits),
+        upload_bits=sent,
         operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
         charged_iterations=algorithm.iterations,
+        download_bits=received,
     )
+
+
+def _total_bits(sizes: Mapping[str, int | Sequence[int]], bits_per_parameter: int) -> Any:
+    """Size of all that travels together; an array where it differs by device."""
+    bits = [upload_bits(size, bits_per_parameter) for size in sizes.values()]
+    if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
+        given = " and of ".join(map(str, sorted(lengths)))
+        raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+    return sum(bits)
 
 
 def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:

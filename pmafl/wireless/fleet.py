@@ -4,7 +4,7 @@ Settings describe a fleet as numbers, lists or distributions; here they become o
 channel does to the devices stands in `cell`, what a round costs them in `cpu` and `radio`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ class Fleet:
         max_power_w: largest transmit power.
         budget_j: long-term energy budget a round.
         path_gain: mean channel power gain.
+        circuit_power_w: drawn while awake, beside CPU and transmitter.
+        receive_power_w: drawn while receiving, on top of the circuit's.
+        sleep_power_w: drawn all the time, outside of learning and of its budget.
+        battery_j: what a full battery holds; 0 where unknown.
     """
 
     samples: Array
@@ -35,6 +39,15 @@ class Fleet:
     max_power_w: Array
     budget_j: Array
     path_gain: Array
+    circuit_power_w: Array = field(default_factory=lambda: np.array(0.0))
+    receive_power_w: Array = field(default_factory=lambda: np.array(0.0))
+    sleep_power_w: Array = field(default_factory=lambda: np.array(0.0))
+    battery_j: Array = field(default_factory=lambda: np.array(0.0))
+
+    def __post_init__(self) -> None:
+        for name in ("circuit_power_w", "receive_power_w", "sleep_power_w", "battery_j"):
+            if np.ndim(value := getattr(self, name)) == 0:
+                object.__setattr__(self, name, np.full(self.devices, float(value)))
 
     @property
     def devices(self) -> int:
@@ -52,7 +65,7 @@ def build_fleet(
 
     Each quantity draws from a stream of its own: changing one leaves the others as they were.
     """
-    cycles, frequency, power, budget = rng.spawn(4)
+    cycles, frequency, power, budget, circuit, receive, sleep, battery = rng.spawn(8)
     devices = settings.devices
     return Fleet(
         samples=samples.astype(np.float64),
@@ -61,4 +74,8 @@ def build_fleet(
         max_power_w=draw(settings.max_power_w, devices, power),
         budget_j=draw(settings.budget_j, devices, budget),
         path_gain=path_gain,
+        circuit_power_w=draw(settings.circuit_power_w, devices, circuit),
+        receive_power_w=draw(settings.receive_power_w, devices, receive),
+        sleep_power_w=draw(settings.sleep_power_w, devices, sleep),
+        battery_j=draw(settings.battery_j, devices, battery),
     )
