@@ -64,7 +64,8 @@ class Record:
     run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
-    together. `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
+    together. `awake_energy_j`, of receiving and circuits, is left out where that costs nobody anything.
+    `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
     devices can tell; in the file they stand beside the others.
     """
 
@@ -91,12 +92,21 @@ class Record:
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
+    awake_energy_j: list[float] = field(default_factory=list)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         notes: dict[str, Any] = values.pop("notes")
+        if not self.awake_energy_j:
+            del values["awake_energy_j"]
         return values | notes
+
+
+def energy_of(record: Mapping[str, Any]) -> Array:
+    """Energy in joules that each scheduled device of a recorded round spent."""
+    energy_j: Array = np.add(record["compute_energy_j"], record["upload_energy_j"])
+    return energy_j + np.array(record["awake_energy_j"]) if record.get("awake_energy_j") else energy_j
 
 
 def start(world: World) -> State:
@@ -277,6 +287,7 @@ def _record(
         failed=[device for device in devices if not outcome.delivered[device]],
         dropped=decision.dropped_devices,
         train_loss=[_finite(loss) for loss in outcome.loss[devices].tolist()] if after.learning else [],
+        awake_energy_j=decision.awake_energy_j[devices].tolist() if decision.awake_energy_j.any() else [],
     )
 
 

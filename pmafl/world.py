@@ -136,12 +136,21 @@ def _check_deadline(world: World) -> None:
         return
     with np.errstate(over="ignore"):  # longer than any number is too long
         work_cycles = world.costs.charged_iterations * world.fleet.samples * world.fleet.cycles_per_sample
-        fastest_s = float((work_cycles / world.fleet.max_frequency_hz).min())
+        received_s = download_time_s(world)
+        fastest_s = float((work_cycles / world.fleet.max_frequency_hz + received_s).min())
     if fastest_s >= world.settings.cell.deadline_s:
+        does = "receives and computes for" if np.any(received_s) else "computes"
         raise InputError(
             f"cell.deadline_s = {world.settings.cell.deadline_s:g}: no device can take part, for the fastest "
-            f"computes {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
+            f"{does} {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
         )
+
+
+def download_time_s(world: World) -> Array:
+    """How long devices take to receive what is shared; nothing where the settings give no rate."""
+    rate_bps = world.settings.cell.downlink_bps
+    bits = np.asarray(world.costs.download_bits, dtype=np.float64)
+    return bits / rate_bps if rate_bps else np.zeros_like(bits)
 
 
 def channel_gain(world: World, round_index: int) -> Array:
@@ -175,7 +184,7 @@ def make_problem(
     world: World, fleet: Fleet, gain: Array, queue_j: Array, **more: Array | Mask | int
 ) -> RoundProblem:
     """The problem of a round with these devices, channels and queues; `more` are further fields of it."""
-    settings = world.settings
+    settings, received_s = world.settings, download_time_s(world)
     return RoundProblem(
         bandwidth_hz=settings.cell.bandwidth_hz,
         noise_w_per_hz=noise_w_per_hz(settings.cell.noise_dbm_per_hz),
@@ -191,5 +200,8 @@ def make_problem(
         queue_j=queue_j,
         upload_bits=np.asarray(world.costs.upload_bits, dtype=np.float64),
         budget_j=fleet.budget_j,
+        circuit_power_w=fleet.circuit_power_w,
+        receive_energy_j=fleet.receive_power_w * received_s,
+        download_time_s=received_s,
         **more,  # type: ignore[arg-type]
     )

@@ -8,6 +8,7 @@ from pmafl.allocation.frontier import (
     Frontier,
     Point,
     at_price,
+    awake,
     blocks,
     energy,
     frontiers,
@@ -16,6 +17,7 @@ from pmafl.allocation.frontier import (
     point,
     power_end,
     set_ends,
+    without_upload,
 )
 from pmafl.allocation.joint import joint
 from pmafl.allocation.roots import NOT_ZERO, rising_root
@@ -32,6 +34,7 @@ __all__ = [
     "Sets",
     "alternating",
     "at_price",
+    "awake",
     "bandwidth",
     "blocks",
     "count_fitting",
@@ -47,6 +50,7 @@ __all__ = [
     "set_ends",
     "smallest_share",
     "time_division",
+    "without_upload",
 ]
 
 # Each entry makes an allocator.

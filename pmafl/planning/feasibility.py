@@ -85,7 +85,7 @@ def find_reasons(forecast: Forecast, days: float) -> Feasibility:
         energy_cap_j=cap_of(problem, rounds),
     )
     unable = {
-        "deadline": fastest_time(best) >= best.deadline_s,
+        "deadline": fastest_time(best) >= best.work_time_s,
         "power": min_share(best) > 1,
         "budget": frontiers(best).min_share > 1,
         "band": optimum.response.turns * rounds < 1,

@@ -264,7 +264,7 @@ def forecast(choice: Choice, optimum: Optimum) -> Forecast:
     copies = devices.copies
     per_round = float(copies @ response.turns)
     energy_j = float(copies @ response.energy_j)
-    window_s = choice.deadline_s
+    window_s = np.maximum(optimum.problem.work_time_s, 0.0)
     return Forecast(
         choice=choice,
         devices_per_round=per_round,
@@ -274,7 +274,7 @@ def forecast(choice: Choice, optimum: Optimum) -> Forecast:
         turns_per_day=response.turns * often,
         lives=lives(devices, response.energy_j * often),
         lives_without=lives(devices, np.zeros(copies.size)),
-        air_time_s_per_day=float(copies @ response.air) * window_s * often,
+        air_time_s_per_day=float(copies @ (response.air * window_s)) * often,
         band_used=float(copies @ response.share),
         optimum=optimum,
     )

@@ -16,7 +16,15 @@ _DEVICE_FIELDS = [
 ]
 _CELL_DEFAULTS = {"round": 0}
 # What a device may leave out; one value for all may also stand beside the cell's.
-_DEFAULTS = {"energy_cap_j": np.inf, "budget_j": np.nan, "rounds_since": np.inf, "last_loss": np.nan}
+_DEFAULTS = {
+    "energy_cap_j": np.inf,
+    "budget_j": np.nan,
+    "rounds_since": np.inf,
+    "last_loss": np.nan,
+    "circuit_power_w": 0.0,
+    "receive_energy_j": 0.0,
+    "download_time_s": 0.0,
+}
 
 
 def read_problem(text: str | bytes) -> tuple[RoundProblem, Mask | None]:
@@ -50,6 +58,7 @@ def write_decision(decision: Decision) -> str:
     """The decision as one JSON object; lists have one entry per device, 0 where it is not scheduled.
 
     `scheduled` lists device numbers, and so does `dropped`, which is there only if somebody was dropped.
+    `awake_energy_j` is there only if receiving or circuits cost anything.
     """
     answer: dict[str, Any] = {}
     for entry in fields(decision):
@@ -57,6 +66,8 @@ def write_decision(decision: Decision) -> str:
         answer[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
     answer["scheduled"] = decision.scheduled_devices
     del answer["dropped"]
+    if not decision.awake_energy_j.any():
+        del answer["awake_energy_j"]
     if decision.dropped_devices:
         answer["dropped"] = decision.dropped_devices
     return json.dumps(answer, allow_nan=False)

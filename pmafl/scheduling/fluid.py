@@ -30,6 +30,7 @@ from pmafl.allocation import (
     power_end,
     rising_root,
     set_ends,
+    without_upload,
 )
 from pmafl.progress import Progress, ignore
 from pmafl.wireless import Array, Index, Mask, RoundProblem, min_share, usable_gain
@@ -328,7 +329,8 @@ class _Block:
             self._open(new, first)
         frontier = self._frontier(cell)
         if frontier.silent:  # nothing to upload
-            return frontier.compute_j, np.zeros(cell.size), np.zeros(cell.size), frontier.min_share <= 1
+            nothing = np.zeros(cell.size)
+            return without_upload(frontier)[1], nothing, nothing.copy(), frontier.min_share <= 1
         log_y, at = _settle(frontier, self.log_y[cell], log_ratio)
         costly = (NEAR * at.energy_j > frontier.energy_cap_j) & ~self.capped[cell]
         wide = (NEAR * at.share > 1) & ~self.started[cell]
@@ -356,6 +358,8 @@ class _Block:
             best.upload_j[device] * (factor[0] / factor)[level],
             best.power_j[device],
             best.least_compute[device],
+            best.circuit_j[device],
+            best.standing_j[device],
             best.energy_cap_j[device],
             self.log_start[cell],
             self.log_end[cell],

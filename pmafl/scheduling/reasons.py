@@ -14,8 +14,12 @@ def unable(problem: RoundProblem, frontier: Frontier, asked: Mask) -> dict[int, 
     time_s = fastest_time(problem)
     reasons = {}
     for device in np.flatnonzero(asked & (frontier.min_share > 1)):
-        if time_s[device] >= problem.deadline_s:
-            reason = f"computes {time_s[device]:.3g} s at least; the deadline is {problem.deadline_s:g} s"
+        if time_s[device] >= problem.work_time_s[device]:
+            received_s = problem.download_time_s[device]
+            first = f"receives for {received_s:.3g} s and " if received_s else ""
+            reason = (
+                f"{first}computes {time_s[device]:.3g} s at least; the deadline is {problem.deadline_s:g} s"
+            )
         elif needed[device] > 1:
             reason = "cannot upload in time with the whole band at full power"
         else:
