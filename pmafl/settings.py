@@ -208,6 +208,9 @@ class FleetSettings(Section):
     receive_power_w: NonNegativeSpread = Field(
         default=0.0, description="drawn while a device receives, on top of the circuit's"
     )
+    connect_energy_j: NonNegativeSpread = Field(
+        default=0.0, description="what waking up and connecting costs a device that takes part"
+    )
     sleep_power_w: NonNegativeSpread = Field(
         default=0.0, description="drawn all the time, outside of learning and of its budget"
     )

@@ -201,7 +201,7 @@ def make_problem(
         upload_bits=np.asarray(world.costs.upload_bits, dtype=np.float64),
         budget_j=fleet.budget_j,
         circuit_power_w=fleet.circuit_power_w,
-        receive_energy_j=fleet.receive_power_w * received_s,
+        receive_energy_j=fleet.connect_energy_j + fleet.receive_power_w * received_s,
         download_time_s=received_s,
         **more,  # type: ignore[arg-type]
     )

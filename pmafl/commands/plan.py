@@ -100,14 +100,16 @@ def choices_table(found: Answer, everything: bool = False) -> Table:
     free = free_names(found)
     has_batteries = found.detail.lives is not None
     shown = [i for i, best in enumerate(found.best) if best or everything or i == found.shown]
-    title = f"{len(found.forecasts)} choices" + ("" if everything else f", {sum(found.best)} unbeaten")
-    table = Table(title=title, box=box.SIMPLE, pad_edge=False)
+    count = len(found.forecasts)
+    title = f"{count} choice{'s' if count > 1 else ''}"
+    title += "" if everything else f", {sum(found.best)} unbeaten"
+    table = Table(title=title, box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("")
     for name in free:
         table.add_column(FREE[name], justify="right")
     batteries = ["battery life"] if has_batteries else []
     accuracy = ["accuracy"] if found.curve else []
-    for name in (*MEASURES, *batteries, "air s/day", *accuracy):
+    for name in (*MEASURES, *batteries, "air s /day", *accuracy):
         table.add_column(name, justify="right")
     for index in shown if everything else shown[:MOST_ROWS]:
         one = found.forecasts[index]
@@ -120,7 +122,7 @@ def choices_table(found: Answer, everything: bool = False) -> Table:
             else f"{one.devices_per_round:,.0f}",
             f"{one.samples_per_day:,.0f}",
             f"{one.mean_turns_per_day:.3g}",
-            f"{one.energy_per_device_round_j * 1e3:.3g}",
+            millijoules(one.energy_per_device_round_j),
             *([battery_words(one)] if has_batteries else []),
             f"{one.air_time_s_per_day:,.0f}",
             *([_accuracy(found, one)] if found.curve else []),
@@ -130,15 +132,22 @@ def choices_table(found: Answer, everything: bool = False) -> Table:
     return table
 
 
-MEASURES = ("devices/round", "samples/day", "turns/day", "mJ/round")  # the last two of a device
+MEASURES = ("devices /round", "samples /day", "turns /day", "mJ /round")  # the last two of a device
 FREE = {
     "deadline_s": "deadline s",
-    "rounds_per_day": "rounds/day",
+    "rounds_per_day": "rounds /day",
     "band_share": "band",
     "budget_j": "budget J",
     "shared_layers": "shared layers",
     "upload_bits_per_parameter": "bits",
     "upload_bits": "upload bits",
+}
+
+
+WORDS = FREE | {
+    "deadline_s": "deadline (s)",
+    "rounds_per_day": "rounds a day",
+    "band_share": "part of the band",
 }
 
 
@@ -162,6 +171,11 @@ def battery_words(one: Forecast) -> str:
     return " / ".join(" ".join(text) for text in texts)
 
 
+def millijoules(energy_j: float) -> str:
+    """Three digits, and no exponent."""
+    return f"{energy_j * 1e3:.3g}" if energy_j < 0.9995 else f"{energy_j * 1e3:,.0f}"
+
+
 def _accuracy(found: Answer, one: Forecast) -> str:
     expected = found.expectation(one)
     if expected is None:
@@ -177,7 +191,7 @@ def sentences(found: Answer) -> Iterator[str]:
     from pmafl.planning import REASONS, in_words
 
     detail, reasons = found.detail, found.feasibility
-    settings = ", ".join(f"{FREE[name]} {getattr(detail.choice, name):g}" for name in free_names(found))
+    settings = ", ".join(f"{WORDS[name]} {getattr(detail.choice, name):g}" for name in free_names(found))
     if found.recommended is not None:
         yield f"recommended (->): {settings}"
     elif found.goals:
@@ -228,7 +242,7 @@ def rings_table(found: Answer) -> Table:
             f"{ring['taking_part']:,}",
             *(f"{ring[name]:,}" for name in given),
             f"{ring['turns_per_day']:.3g}",
-            f"{ring['energy_per_device_round_j'] * 1e3:.3g}",
+            millijoules(ring["energy_per_device_round_j"]),
             *battery,
         )
     return table

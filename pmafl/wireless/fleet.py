@@ -14,6 +14,9 @@ from pmafl.settings import FleetSettings
 from pmafl.spreads import draw
 from pmafl.wireless.problem import Array
 
+# What a fleet may be made without: 0 for all.
+_LEFT_OUT = ("circuit_power_w", "receive_power_w", "connect_energy_j", "sleep_power_w", "battery_j")
+
 
 @brief
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Fleet:
         path_gain: mean channel power gain.
         circuit_power_w: drawn while awake, beside CPU and transmitter.
         receive_power_w: drawn while receiving, on top of the circuit's.
+        connect_energy_j: of waking up and connecting, for a device that takes part.
         sleep_power_w: drawn all the time, outside of learning and of its budget.
         battery_j: what a full battery holds; 0 where unknown.
     """
@@ -41,11 +45,12 @@ class Fleet:
     path_gain: Array
     circuit_power_w: Array = field(default_factory=lambda: np.array(0.0))
     receive_power_w: Array = field(default_factory=lambda: np.array(0.0))
+    connect_energy_j: Array = field(default_factory=lambda: np.array(0.0))
     sleep_power_w: Array = field(default_factory=lambda: np.array(0.0))
     battery_j: Array = field(default_factory=lambda: np.array(0.0))
 
     def __post_init__(self) -> None:
-        for name in ("circuit_power_w", "receive_power_w", "sleep_power_w", "battery_j"):
+        for name in _LEFT_OUT:
             if np.ndim(value := getattr(self, name)) == 0:
                 object.__setattr__(self, name, np.full(self.devices, float(value)))
 
@@ -65,7 +70,7 @@ def build_fleet(
 
     Each quantity draws from a stream of its own: changing one leaves the others as they were.
     """
-    cycles, frequency, power, budget, circuit, receive, sleep, battery = rng.spawn(8)
+    cycles, frequency, power, budget, *more = rng.spawn(4 + len(_LEFT_OUT))
     devices = settings.devices
     return Fleet(
         samples=samples.astype(np.float64),
@@ -74,8 +79,8 @@ def build_fleet(
         max_power_w=draw(settings.max_power_w, devices, power),
         budget_j=draw(settings.budget_j, devices, budget),
         path_gain=path_gain,
-        circuit_power_w=draw(settings.circuit_power_w, devices, circuit),
-        receive_power_w=draw(settings.receive_power_w, devices, receive),
-        sleep_power_w=draw(settings.sleep_power_w, devices, sleep),
-        battery_j=draw(settings.battery_j, devices, battery),
+        **{
+            name: draw(getattr(settings, name), devices, own)
+            for name, own in zip(_LEFT_OUT, more, strict=True)
+        },
     )

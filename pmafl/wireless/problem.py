@@ -70,7 +70,8 @@ class RoundProblem:
         last_loss: the training loss that the device last reported; NaN where none.
         circuit_power_w: drawn while the device is awake, from the start of the round until its upload is
             done; the paper has none.
-        receive_energy_j: what receiving costs a device that takes part, on top of the circuit's.
+        receive_energy_j: what connecting and receiving cost a device that takes part, on top of the
+            circuit's.
         download_time_s: time that receiving takes, before computing.
         round: the number of the round, from 0.
     """

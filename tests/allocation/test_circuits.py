@@ -5,6 +5,7 @@ both use nothing but the formulas of the energies.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_its_price_is_the_energy_saved_and_rises(problems):
             resolved = narrow.energy_j - wide.energy_j > 1e-9 * here.energy_j
             assert saved[resolved] == pytest.approx(np.exp(here.log_price)[resolved], rel=1e-2)
         points = list(along(frontier, 40))
-        for wide, narrow in zip(points, points[1:], strict=False):
+        for wide, narrow in pairwise(points):
             assert (narrow.share <= wide.share * (1 + 1e-9)).all()
             assert (narrow.energy_j >= wide.energy_j * (1 - 1e-9)).all()
             assert (narrow.log_price >= wide.log_price - 1e-9).all()
@@ -131,7 +132,7 @@ def test_sets_get_what_a_general_solver_finds():
         start = needed * (1 + (1 / needed.sum() - 1) / 2)
         scale = cost(start)
         found = minimize(
-            lambda share: cost(share) / scale,
+            lambda share, cost=cost, scale=scale: cost(share) / scale,
             start,
             method="SLSQP",
             bounds=[(1.0001 * low, 1.0) for low in needed],
