@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pmafl.planning import Answer, Forecast
 
+DAYS_PER_YEAR = 365.25
+WIDE = 110  # columns of text that goes to a file
 MOST_ROWS = 30  # of choices, unless all are asked for
 
 GoalOption = Annotated[
@@ -82,6 +84,8 @@ def plan(
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:
         console = screen()
+        if not console.is_terminal:
+            console.width = WIDE
         console.print(choices_table(found, all_))
         for line in sentences(found):
             console.print(line, soft_wrap=True)
@@ -94,7 +98,6 @@ def plan(
 
 def choices_table(found: Answer, everything: bool = False) -> Table:
     """What choices bring; only those that nothing beats, unless all are asked for."""
-    from rich import box
     from rich.table import Table
 
     free = free_names(found)
@@ -103,14 +106,14 @@ def choices_table(found: Answer, everything: bool = False) -> Table:
     count = len(found.forecasts)
     title = f"{count} choice{'s' if count > 1 else ''}"
     title += "" if everything else f", {sum(found.best)} unbeaten"
-    table = Table(title=title, box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for name in free:
-        table.add_column(FREE[name], justify="right")
-    batteries = ["battery life"] if has_batteries else []
+        table.add_column(FREE[name], justify="right", no_wrap=True)
+    batteries = ["battery\nlife"] if has_batteries else []
     accuracy = ["accuracy"] if found.curve else []
-    for name in (*MEASURES, *batteries, "air s /day", *accuracy):
-        table.add_column(name, justify="right")
+    for name in (*MEASURES, *batteries, "air s\n/day", *accuracy):
+        table.add_column(name, justify="right", no_wrap=True)
     for index in shown if everything else shown[:MOST_ROWS]:
         one = found.forecasts[index]
         mark = "->" if index == found.recommended else ("*" if index == found.shown else "")
@@ -132,22 +135,26 @@ def choices_table(found: Answer, everything: bool = False) -> Table:
     return table
 
 
-MEASURES = ("devices /round", "samples /day", "turns /day", "mJ /round")  # the last two of a device
+MEASURES = ("devices\n/round", "samples\n/day", "turns\n/day", "mJ\n/round")  # the last two of a device
 FREE = {
-    "deadline_s": "deadline s",
-    "rounds_per_day": "rounds /day",
+    "deadline_s": "deadline\ns",
+    "rounds_per_day": "rounds\n/day",
     "band_share": "band",
-    "budget_j": "budget J",
-    "shared_layers": "shared layers",
+    "budget_j": "budget\nJ",
+    "shared_layers": "shared\nlayers",
     "upload_bits_per_parameter": "bits",
-    "upload_bits": "upload bits",
+    "upload_bits": "upload\nbits",
 }
 
 
-WORDS = FREE | {
-    "deadline_s": "deadline (s)",
-    "rounds_per_day": "rounds a day",
-    "band_share": "part of the band",
+WORDS = {
+    "deadline_s": "{:g} s a round",
+    "rounds_per_day": "{:g} rounds a day",
+    "band_share": "{:.3g} of the band",
+    "budget_j": "a budget of {:g} J",
+    "shared_layers": "{} shared layers",
+    "upload_bits_per_parameter": "{} bits a parameter",
+    "upload_bits": "uploads of {:g} bits",
 }
 
 
@@ -159,16 +166,16 @@ def free_names(found: Answer) -> list[str]:
 
 
 def battery_words(one: Forecast) -> str:
-    """First, median and last battery, in one unit."""
-    from pmafl.planning import in_words
+    """First, median and last battery in years or days, each once if they do not differ."""
+    import math
 
     if one.lives is None:
         return ""
-    texts = [in_words(days).split(" ", 1) for days in one.lives]
-    if len({unit for _, unit in texts}) == 1:
-        numbers = list(dict.fromkeys(number for number, _ in texts))
-        return f"{' / '.join(numbers)} {texts[0][1]}" if texts[0][0] != "for" else "never"
-    return " / ".join(" ".join(text) for text in texts)
+    if not math.isfinite(one.lives.first):
+        return "for ever"
+    unit, days = ("y", DAYS_PER_YEAR) if one.lives.first >= 2 * DAYS_PER_YEAR else ("d", 1.0)
+    numbers = dict.fromkeys(f"{life / days:.3g}" for life in one.lives)
+    return f"{'/'.join(numbers)} {unit}"
 
 
 def millijoules(energy_j: float) -> str:
@@ -191,7 +198,7 @@ def sentences(found: Answer) -> Iterator[str]:
     from pmafl.planning import REASONS, in_words
 
     detail, reasons = found.detail, found.feasibility
-    settings = ", ".join(f"{WORDS[name]} {getattr(detail.choice, name):g}" for name in free_names(found))
+    settings = ", ".join(WORDS[name].format(getattr(detail.choice, name)) for name in free_names(found))
     if found.recommended is not None:
         yield f"recommended (->): {settings}"
     elif found.goals:
@@ -221,14 +228,13 @@ def sentences(found: Answer) -> Iterator[str]:
 
 def rings_table(found: Answer) -> Table:
     """What happens near the server and far from it."""
-    from rich import box
     from rich.table import Table
 
     from pmafl.planning import REASONS, in_words
 
     rings = found.feasibility.rings()
     given = [name for name in REASONS if any(ring[name] for ring in rings)]
-    table = Table(title="by distance", box=box.SIMPLE, pad_edge=False)
+    table = Table(title="by distance", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     left_out = [f"not: {name}" for name in given]
     columns = ["metres", "devices", "take part", *left_out, *MEASURES[2:]]
     has_batteries = any("median_battery_days" in ring for ring in rings)

@@ -29,7 +29,7 @@ from pmafl.progress import report
 
 ALIKE = 1e-3  # part by which two choices must differ to be told apart
 MORE = 0.1  # of a resource: what prices are stated for
-SEARCH = 6  # halvings (of logarithms), to find by how much a resource may shrink
+SEARCH = 5  # halvings (of logarithms), to find by how much a resource may shrink
 LEAST_PART = 0.05  # of a resource: goals that hold with so little do not need it
 RESOURCES = {"band": "band", "energy": "energy", "time": "time"}
 
@@ -72,7 +72,7 @@ class Answer:
 
     def prices(self) -> dict[str, float]:
         """By which part the samples grow with a part more of each resource, at the margin."""
-        per_round = max(self.detail.optimum.samples, 1e-300)
+        per_round = max(self.forecasts[self.shown].optimum.samples, 1e-300)
         return {name: getattr(self.worth, name) / per_round for name in RESOURCES}
 
     def sentences(self) -> list[str]:
@@ -147,7 +147,7 @@ def _days(lives: Lives | None) -> dict[str, float | None] | None:
 
 
 def _percent(part: float) -> str:
-    return f"{part:.1%}" if part < 0.0995 else f"{part:.0%}"
+    return f"{part:.0%}" if part >= 0.0995 else f"{max(part, 0.0):.1%}"
 
 
 def answer(request: Request, goals: Sequence[Goal] = (), curve: Curve | None = None) -> Answer:
@@ -165,7 +165,7 @@ def answer(request: Request, goals: Sequence[Goal] = (), curve: Curve | None = N
     detail = forecast(choice, optimum)
     slack: dict[str, float] = {}
     if goals and met[shown]:
-        slack = _slack(devices.some(REPRESENTATIVES // 4), choice, goals, rounds)
+        slack = _slack(devices.some(REPRESENTATIVES // 3), choice, goals, rounds)
     return Answer(
         request=request,
         forecasts=forecasts,
@@ -175,7 +175,7 @@ def answer(request: Request, goals: Sequence[Goal] = (), curve: Curve | None = N
         recommended=shown if goals and met[shown] else None,
         detail=detail,
         feasibility=find_reasons(detail, request.days),
-        worth=worth(optimum, rounds),
+        worth=worth(forecasts[shown].optimum, rounds),
         slack=slack,
         curve=curve,
     )
@@ -197,15 +197,19 @@ def _forecasts(request: Request, devices: Devices) -> tuple[Forecast, ...]:
 
 
 def _choose(forecasts: Sequence[Forecast], goals: Sequence[Goal], met: Sequence[bool]) -> int:
-    """The most samples a day among those that meet the goals; else the one that misses them by least."""
+    """The most samples a day among those that meet the goals; else the one that misses them by least.
 
-    def rank(index: int) -> tuple[float, float, float]:
+    Of choices that are alike in this, the one with less band and shorter rounds, which are of use to others.
+    """
+
+    def value(index: int) -> float:
         one = forecasts[index]
-        missed = 0.0 if met[index] else min(goal.margin(one) for goal in goals)
-        # Of equal choices the one with less band and time, which are of use to others.
-        return missed, one.samples_per_day * (1 - ALIKE * one.choice.band_share), -one.choice.deadline_s
+        return one.samples_per_day if any(met) else min(goal.margin(one) for goal in goals)
 
-    return max(range(len(forecasts)), key=rank)
+    among = [index for index in range(len(forecasts)) if met[index] or not any(met)]
+    best = max(map(value, among))
+    alike = [index for index in among if value(index) >= best - 2 * ALIKE * abs(best)]
+    return min(alike, key=lambda i: (forecasts[i].choice.band_share, forecasts[i].choice.deadline_s))
 
 
 def unbeaten(forecasts: Sequence[Forecast]) -> tuple[bool, ...]:

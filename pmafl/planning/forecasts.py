@@ -27,7 +27,7 @@ LEAST_PRICE = (
     1e-3  # of a joule, as part of the highest: who takes part in every round spends no more than that
 )
 SCARCE = 0.97  # part of a budget, or of the band, from which on it is all used
-REPRESENTATIVES = 1000  # devices by which choices are compared
+REPRESENTATIVES = 400  # devices by which choices are compared
 NUDGE = 1e-3  # by which a quantity is changed to see what it is worth
 RARE = 1e-9  # of all rounds: channels that are better still do not happen
 TAIL = 16  # levels from the best by which its tail is judged

@@ -82,7 +82,7 @@ def _steps(raw: Mapping[str, Any], whole: bool) -> list[float]:
         return [float(value) for value in np.unique(np.linspace(low, high, steps).round())]
     if low <= 0:
         raise ValueError("must be greater than 0")
-    return [float(f"{value:.6g}") for value in np.geomspace(low, high, steps)]
+    return [float(f"{value:.3g}") for value in np.geomspace(low, high, steps)]
 
 
 Free = Annotated[tuple[float, ...] | None, _free()]
@@ -209,9 +209,7 @@ def _plan_settings(raw: Any) -> PlanSettings:
 
 def _translate(fleet: dict[str, Any], learning: dict[str, Any]) -> None:
     """Replaces what only a plan's file may say by settings."""
-    if "battery_wh" in fleet:
-        if fleet.get("battery_j"):
-            raise InputError("fleet.battery_wh and fleet.battery_j are both given; give one")
+    if "battery_wh" in fleet:  # a preset that is built on may have the other one
         fleet["battery_j"] = _scaled(fleet.pop("battery_wh"), JOULES_PER_WH)
     if "cycles_per_round" in fleet:
         samples, cycles = fleet.get("samples"), fleet.pop("cycles_per_round")

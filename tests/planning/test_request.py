@@ -68,7 +68,7 @@ WRONG = {
         ("", "run.rounds_per_day is missing"),
     ],
     "band_share = {low = 0.1, high = 1, steps = 2}": [("band_share = 1.5", "plan.band_share.*at most 1")],
-    "battery_wh = 5": [("battery_wh = 5\nbattery_j = 3", "both given")],
+    "battery_wh = 5": [("battery_wh = -5", "fleet.battery_j = -18000.0: must be 0 or more")],
     "cycles_per_sample = 2e5": [("", "give fleet.cycles_per_sample or")],
     "devices = 40": [
         ("", "fleet.devices is missing"),
