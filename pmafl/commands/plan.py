@@ -72,14 +72,6 @@ def plan(
     curve = read_curve(learning) if learning else None
     with listening(patiently(partial(typer.echo, err=True))):
         found = answer(request, goals, curve)
-    if plot is not None:
-        from pmafl.plots.plan import save_plan
-
-        save_plan(found, plot)
-    if settings is not None:
-        from pmafl import files
-
-        files.write_atomically(settings, request.settings_of(found.detail.choice).to_toml().encode())
     if json_:
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:
@@ -90,8 +82,14 @@ def plan(
         for line in sentences(found):
             console.print(line, soft_wrap=True)
         console.print(rings_table(found))
-        if plot is not None:
-            console.print(f"the picture is in {plot}", soft_wrap=True)
+    if plot is not None:
+        from pmafl.plots.plan import save_plan
+
+        save_plan(found, plot)
+    if settings is not None:
+        from pmafl import files
+
+        files.write_atomically(settings, request.settings_of(found.detail.choice).to_toml().encode())
     if goals and found.recommended is None:
         raise typer.Exit(1)
 
@@ -150,7 +148,7 @@ FREE = {
 WORDS = {
     "deadline_s": "{:g} s a round",
     "rounds_per_day": "{:g} rounds a day",
-    "band_share": "{:.3g} of the band",
+    "band_share": "{:.0%} of the band",
     "budget_j": "a budget of {:g} J",
     "shared_layers": "{} shared layers",
     "upload_bits_per_parameter": "{} bits a parameter",
@@ -213,7 +211,7 @@ def sentences(found: Answer) -> Iterator[str]:
     if binding:
         words = ", ".join(f"{part:.0%} of the {name}" for name, part in binding.items())
         yield f"  the goals still hold with {words}, each alone"
-    total = detail.optimum.problem.devices
+    total = round(detail.optimum.devices.count)
     yield f"{reasons.count(''):,} of {total:,} devices take part"
     for name, why in REASONS.items():
         if count := reasons.count(name):

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from pmafl.brief import brief
+from pmafl.errors import InputError
 from pmafl.planning.feasibility import REASONS, Feasibility, find_reasons
 from pmafl.planning.forecasts import (
+    ONE_BY_ONE,
     REPRESENTATIVES,
     Devices,
     Forecast,
@@ -90,7 +92,7 @@ class Answer:
         """Everything, as JSON takes it; docs/plan.md describes it."""
         detail, reasons = self.detail, self.feasibility
         return {
-            "devices": detail.optimum.problem.devices,
+            "devices": round(detail.optimum.devices.count),
             "days": self.request.days,
             "goals": [
                 {
@@ -152,11 +154,12 @@ def _percent(part: float) -> str:
 
 def answer(request: Request, goals: Sequence[Goal] = (), curve: Curve | None = None) -> Answer:
     """Works out every choice and looks closely at the one to take."""
-    devices = make_devices(request)
-    some = devices.some(REPRESENTATIVES)
-    forecasts = _forecasts(request, some)
+    everyone = make_devices(request)
+    devices, some = everyone.some(ONE_BY_ONE), everyone.some(REPRESENTATIVES)
     for goal in goals:
-        goal.margin(forecasts[0])  # says at once what a goal needs that is not there
+        if goal.needs_batteries and not devices.fleet.battery_j.any():
+            raise InputError(f"goal {goal.text!r} needs batteries; give fleet.battery_wh or fleet.battery_j")
+    forecasts = _forecasts(request, some)
     met = tuple(all(goal.is_met(one) for goal in goals) for one in forecasts)
     shown = _choose(forecasts, goals, met)
     rounds = _rounds(request)

@@ -23,10 +23,10 @@ from pmafl.world import World, make_problem, wireless_world
 LEVELS = 1024  # equally likely ones, of which the best are kept apart and the others taken together
 WIDEST = 32  # of them taken together at most
 WIDTH = 0.005  # of the rounded kink, as part of the mean device's samples
-LEAST_PRICE = (
-    1e-3  # of a joule, as part of the highest: who takes part in every round spends no more than that
-)
+# Of a joule, as part of the highest: who takes part in every round wastes nothing, and pays next to nothing.
+LEAST_PRICE = 1e-4
 SCARCE = 0.97  # part of a budget, or of the band, from which on it is all used
+ONE_BY_ONE = 50_000  # devices looked at in the choice to take; of more, so many represent them
 REPRESENTATIVES = 400  # devices by which choices are compared
 NUDGE = 1e-3  # by which a quantity is changed to see what it is worth
 RARE = 1e-9  # of all rounds: channels that are better still do not happen

@@ -52,12 +52,14 @@ class Goal:
         measure: what is compared, of a choice, in units of what is wanted.
         show: the measured value for people.
         wanted: what the measured value must reach, for people.
+        needs_batteries: whether it is about them.
     """
 
     text: str
     measure: Callable[[Forecast], float]
     show: Callable[[Forecast], str]
     wanted: str
+    needs_batteries: bool = False
 
     def margin(self, forecast: Forecast) -> float:
         """How much more there is than is wanted, as part of what is wanted; below 0 where it is missed."""
@@ -92,14 +94,12 @@ def _battery(text: str, which: str | None, number: str, unit: str) -> Goal:
     wanted_days = _positive(number, text) * UNITS_DAYS[unit]
 
     def days(forecast: Forecast) -> float:
-        if forecast.lives is None:
-            raise InputError(f"goal {text!r} needs batteries; give fleet.battery_wh or fleet.battery_j")
         return float(getattr(forecast.lives, which))
 
     def show(forecast: Forecast) -> str:
         return f"the {which} battery lasts {in_words(days(forecast))}"
 
-    return Goal(text, lambda forecast: days(forecast) / wanted_days, show, in_words(wanted_days))
+    return Goal(text, lambda forecast: days(forecast) / wanted_days, show, in_words(wanted_days), True)
 
 
 def _share(text: str, percent: str, times: str, count: str | None, periods: str | None, unit: str) -> Goal:

@@ -14,6 +14,7 @@ from pmafl.planning import REASONS, Answer
 from pmafl.plots.style import COLOURS, STYLE, figure, save
 
 DAYS_PER_YEAR = 365.25
+FEW_TIMES = 8.0  # from which on a scale is logarithmic
 LONGEST_YEARS = 100.0  # a battery that lasts longer is drawn here
 
 
@@ -60,8 +61,12 @@ def choices_panel(axes: Axes, found: Answer) -> None:
         color="0.2",
         label="recommended" if found.recommended is not None else "shown beside",
     )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    for scale, values in (
+        (axes.set_xscale, [_across(found, index) for index in range(len(found.forecasts))]),
+        (axes.set_yscale, [one.samples_per_day for one in found.forecasts]),
+    ):
+        if 0 < min(values) * FEW_TIMES < max(values):
+            scale("log")
     across = "first battery empty after (years)" if batteries else "energy per device and day (J)"
     axes.set(xlabel=across, ylabel="samples a day", title="Choices (crosses: another is better)")
     axes.legend(fontsize=8)
@@ -79,22 +84,19 @@ def distance_panel(axes: Axes, found: Answer) -> None:
     rings = found.feasibility.rings()
     names = [f"{ring['from_m']:.0f} to\n{ring['to_m']:.0f}" for ring in rings]
     bottom = np.zeros(len(rings))
-    for index, (key, label) in enumerate({"taking_part": "take part"}.items()):
-        counts = np.array([float(ring[key]) for ring in rings])
-        axes.bar(names, counts, bottom=bottom, color=COLOURS[index], label=label)
-        bottom += counts
-    for index, reason in enumerate(REASONS, start=1):
-        counts = np.array([float(ring[reason]) for ring in rings])
+    kinds = {"taking_part": "take part"} | {reason: f"not: {reason}" for reason in REASONS}
+    for index, (kind, label) in enumerate(kinds.items()):
+        counts = np.array([float(ring[kind]) for ring in rings])
         if counts.any():
-            axes.bar(names, counts, bottom=bottom, color=COLOURS[index], label=f"not: {reason}")
+            axes.bar(names, counts, bottom=bottom, color=COLOURS[index], label=label)
             bottom += counts
     turns = axes.twinx()
     turns.plot(names, [ring["turns_per_day"] for ring in rings], "o-", color="0.2")
-    turns.set_ylim(bottom=0)
+    turns.set_ylim(0, max(1.3 * max(ring["turns_per_day"] for ring in rings), 1e-9))
     turns.set_ylabel("turns a device and day (line)")
     turns.grid(visible=False)
     axes.set(xlabel="metres from the server", ylabel="devices", title="Who takes part")
-    axes.set_ylim(0, 1.25 * bottom.max())
+    axes.set_ylim(0, 1.4 * bottom.max())
     axes.legend(loc="upper left", fontsize=8, ncols=2)
     axes.tick_params(axis="x", labelsize=8)
 

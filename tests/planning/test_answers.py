@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pmafl.errors import InputError
 from pmafl.planning import answer, parse_goal, read_request, unbeaten
 from pmafl.planning.forecasts import best_level, typical_levels
 
@@ -31,6 +32,11 @@ def test_where_no_choice_meets_the_goal_the_nearest_is_shown(write):
     assert found.recommended is None
     margins = [found.goals[0].margin(one) for one in found.forecasts]
     assert margins[found.shown] == max(margins)
+
+
+def test_a_goal_about_batteries_needs_batteries(write):
+    with pytest.raises(InputError, match=r"needs batteries; give fleet\.battery_wh"):
+        read(write(("battery_wh = 5", "")), "battery >= 1 year")
 
 
 def test_more_rounds_bring_more_samples_and_shorter_lives(found):

@@ -14,7 +14,7 @@ def forecast(turns=(1.0, 2.0, 0.5, 4.0), lives=(800.0, 900.0, 1000.0), samples=5
         turns_per_day=turns,
         copies=np.ones(turns.size),
         mean_turns_per_day=turns.mean(),
-        lives=lives and SimpleNamespace(first=lives[0], median=lives[1], last=lives[2]),
+        lives=SimpleNamespace(first=lives[0], median=lives[1], last=lives[2]),
         samples_per_day=samples,
         choice=SimpleNamespace(deadline_s=deadline),
     )
@@ -66,11 +66,6 @@ def test_what_is_not_understood_is_answered_with_the_forms(text):
 def test_impossible_numbers_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         parse_goal(text)
-
-
-def test_a_goal_about_batteries_needs_batteries():
-    with pytest.raises(InputError, match=r"needs batteries; give fleet\.battery_wh"):
-        parse_goal("battery >= 1 year").margin(forecast(lives=None))
 
 
 def test_times_are_told_in_a_unit_of_their_size():
