@@ -20,6 +20,7 @@ from pmafl.commands.plan import plan
 from pmafl.commands.reproduce import reproduce
 from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
+from pmafl.commands.serve import serve
 from pmafl.commands.settings import settings
 from pmafl.errors import InputError, NoAnswer
 
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, reproduce, plan, efficiency, bound, schedule, settings, data):
+for command in (run, compare, reproduce, plan, efficiency, bound, schedule, serve, settings, data):
     app.command()(command)
 
 

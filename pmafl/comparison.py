@@ -8,7 +8,6 @@ is an engine: processes on this machine (`run_locally`) or tasks on a Ray cluste
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import itertools
 import math
@@ -30,19 +29,19 @@ from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
 from pmafl.settings import Settings, load
-from pmafl.workers import WorkerDied, run_tasks
+from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_tasks
 
 METRICS = {
     "final_accuracy": "final accuracy",
     "best_accuracy": "best accuracy",
+    "final_error": "final error",
+    "best_error": "best error",
     "final_loss": "final loss",
     "scheduled_samples_per_round": "samples per round",
     "scheduled_devices_per_round": "devices per round",
     "energy_per_device_round_j": "energy (J)",
     "max_energy_per_device_round_j": "worst device (J)",
 }
-# What each engine's worker needs: one thread a run, and no thread that spins while it waits.
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 TRIES = 3  # of a job whose workers die
 
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
@@ -105,17 +104,16 @@ def grid(
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
             settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
-            name = hashlib.sha256(settings.to_toml().encode()).hexdigest()[:12]
-            jobs.append(Job(variation, seed, settings, out / "runs" / name))
+            jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 
 
-def run_job(directory: Path, settings_toml: str) -> None:
-    """Run one directory to its end, in a worker."""
+def run_job(directory: Path, settings_toml: str, workers: int = 1) -> None:
+    """Run one directory to its end, in a process that has so many workers."""
     from pmafl.settings import parse
 
     # It waits because a worker on a lost node may take a moment to die.
-    runs.run(directory, parse(settings_toml), wait=True, again=True)
+    runs.run(directory, parse(settings_toml), wait=True, again=True, workers=workers)
 
 
 def _run_elsewhere(directory: Path, settings_toml: str) -> dict[str, bytes]:
@@ -154,16 +152,21 @@ def run(
     if engine == "ray":
         run_on_ray(jobs, address, report)
     else:
-        run_locally(jobs, workers or os.cpu_count() or 1, report)
+        run_locally(jobs, workers or cores(), report)
 
 
 def run_locally(jobs: Sequence[Job], workers: int, report: Report) -> None:
-    """Run jobs in parallel processes on this machine, one thread each; they end with this process."""
+    """Run jobs in parallel processes on this machine; they end with this process.
+
+    Where there are fewer jobs than `workers`, each run has several.
+    """
+    jobs_at_once = max(1, min(workers, len(jobs)))
     os.environ.update(WORKER_ENVIRONMENT)  # inherited by the workers, which import torch after it
 
     def attempt(waiting: Sequence[Job]) -> Generator[Outcome]:
-        tasks = [(job.directory, job.settings.to_toml()) for job in waiting]
-        with closing(run_tasks(run_job, tasks, workers)) as outcomes:
+        each = workers // jobs_at_once
+        tasks = [(job.directory, job.settings.to_toml(), each) for job in waiting]
+        with closing(run_tasks(run_job, tasks, jobs_at_once)) as outcomes:
             for index, error in outcomes:
                 yield waiting[index], error
 
@@ -176,12 +179,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, report: Report) -> None
     Workers write to the job's directory, which on several machines may or may not be shared: where it is not,
     the small files of a finished run are brought back here.
     """
-    try:
-        import ray
-    except ImportError:
-        raise InputError("Ray is not installed; pip install 'pmafl[ray]'") from None
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": WORKER_ENVIRONMENT})
+    ray, _ = connect(address)
     # Tries are counted here: Ray's own would repeat for ever what exhausts a machine's memory.
     task = ray.remote(num_cpus=1, max_retries=0)(_run_elsewhere)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ import numpy as np
 
 from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
+from pmafl.learning import threads
 from pmafl.scheduling import Decision, Outcome, QueueState, ask, begin, queues, tell
 from pmafl.settings import Settings
 from pmafl.streams import stream
 from pmafl.wireless import LARGEST, SMALLEST, Array, RoundProblem
+from pmafl.workers import Team, simulated_devices
 from pmafl.world import World, build_world, make_problem, outlook
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from pmafl.learning.method import LearningState
 
 METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
+ERRORS = ("error", "error_std", "worst_tenth_error", "global_error")  # in place of accuracies, for values
 Callback = Callable[["World", "Record"], None]
 
 
@@ -65,8 +69,9 @@ class Record:
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
     together. `awake_energy_j`, of receiving and circuits, is left out where that costs nobody anything.
-    `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
-    devices can tell; in the file they stand beside the others.
+    `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
+    `error` and its like are the mean absolute error, and there are no accuracies; elsewhere they are not in
+    the file. `notes` are what only some devices can tell; in the file they stand beside the others.
     """
 
     round: int
@@ -89,6 +94,10 @@ class Record:
     accuracy_std: float | None = None
     worst_tenth_accuracy: float | None = None
     global_accuracy: float | None = None
+    error: float | None = None
+    error_std: float | None = None
+    worst_tenth_error: float | None = None
+    global_error: float | None = None
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
@@ -100,6 +109,8 @@ class Record:
         notes: dict[str, Any] = values.pop("notes")
         if not self.awake_energy_j:
             del values["awake_energy_j"]
+        if self.error is None:
+            values = {name: value for name, value in values.items() if name not in ERRORS}
         return values | notes
 
 
@@ -182,7 +193,9 @@ def _train(
 ) -> tuple[LearningState | None, dict[int, Result]]:
     """The learning side after the round, and what came from each device; uploads are not kept."""
     results: dict[int, Result] = {}
-    combining = world.method.combining(state.learning) if world.method and state.learning else None
+    combining = None
+    if world.method and state.learning:
+        combining = world.method.combining(state.learning, report.fleet.samples)
     for result in devices.train(state.round, decision, state.learning):
         if combining is not None and result.trained is not None:
             combining.add(result.device, result.trained, int(report.fleet.samples[result.device]))
@@ -266,7 +279,7 @@ def _record(
     devices, queue = decision.scheduled_devices, after.queues
     arrived = np.flatnonzero(outcome.delivered)
     energy_j = queue.spent_j / after.round
-    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in METRICS}
+    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in (*METRICS, *ERRORS)}
     return Record(
         round=after.round - 1,
         scheduled=devices,
@@ -310,20 +323,31 @@ def play(
     """The rounds of a world, from a state (the start, if none is given) to the end."""
     devices, state = devices or SimulatedDevices(world), state or start(world)
     while state.round < world.settings.run.rounds:
-        state, record = advance(world, devices, state)
+        with _one_thread(world.settings):  # not beyond the round: between rounds the caller goes on
+            state, record = advance(world, devices, state)
         yield state, record
 
 
-def simulate(settings: Settings, callbacks: Iterable[Callback] = ()) -> Iterator[Record]:
+def _one_thread(settings: Settings) -> AbstractContextManager[None]:
+    return nullcontext() if settings.run.learning == "none" else threads()
+
+
+def simulate(
+    settings: Settings, callbacks: Iterable[Callback] = (), workers: int | None = None
+) -> Iterator[Record]:
     """Run the settings and give the record of each round as it happens.
+
+    Devices are trained by so many `workers` (default: one a core).
 
     >>> from pmafl.settings import load
     >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})
     >>> [record.round for record in simulate(wireless)]
     [0, 1, 2]
     """
-    world = build_world(settings)
-    for _, record in play(world):
-        for callback in callbacks:
-            callback(world, record)
-        yield record
+    with _one_thread(settings):
+        world = build_world(settings)
+    with simulated_devices(world, Team(workers)) as devices:
+        for _, record in play(world, devices):
+            for callback in callbacks:
+                callback(world, record)
+            yield record

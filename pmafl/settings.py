@@ -6,6 +6,8 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 """
 
 import difflib
+import hashlib
+import json
 import math
 import os
 import sys
@@ -31,7 +33,7 @@ from pmafl.brief import summary
 from pmafl.errors import InputError
 from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
-PRESETS = ("mnist", "cifar10", "tracker", "sensor", "phone")
+PRESETS = ("mnist", "cifar10", "watch", "tracker", "sensor", "phone")
 DAY_S = 86_400.0
 MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
 TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
@@ -230,29 +232,53 @@ class DataSettings(Section):
 
     dataset: str = Field(
         min_length=1,
-        description='"mnist", "fashion-mnist", "cifar10", a .npz file, or "package.module:callable"; '
-        '"none" where nothing is trained',
+        description='"mnist", "fashion-mnist", "cifar10", "watch", a .npz or .csv file, a folder/ with a '
+        'file per client, or "package.module:callable"; "none" where nothing is trained',
     )
     directory: str = Field(
         default="", description="where the files are; empty: the cache, filled when needed"
     )
-    partition: Literal["shards", "iid", "dirichlet"] = Field(description='"shards", "iid" or "dirichlet"')
+    partition: Literal["shards", "iid", "dirichlet", "natural"] = Field(
+        description='"shards", "iid", "dirichlet", or "natural": a device is a client of the data'
+    )
     shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class a device")
     dirichlet_alpha: Positive = Field(default=0.5, description="for dirichlet: small is uneven, large is IID")
     test_split: Literal["all", "proportional"] = Field(
         default="all",
-        description='a device is tested on "all" test samples of its classes, or "proportional"',
+        description='a device is tested on "all" test samples of its classes, or "proportional"; natural '
+        "clients on their own",
     )
-    inputs: Literal["standardised", "unit"] = Field(
-        default="standardised", description='"standardised" (mean 0, deviation 1) or "unit" (0 to 1)'
+    inputs: Literal["standardised", "unit", "tokens"] = Field(
+        default="standardised",
+        description='"standardised" (mean 0, deviation 1), "unit" (0 to 1), or "tokens": whole numbers as '
+        "they are, which networks with an embedding get in any case",
     )
+    layout: Literal["auto", "NTF", "NCT", "NHW", "NCHW", "NHWC"] = Field(
+        default="auto",
+        description="axes of own samples: N samples, C channels, H height, W width, T time, F features; "
+        '"auto" tells by their number and size',
+    )
+    task: Literal["auto", "classification", "regression"] = Field(
+        default="auto", description='of own data; "auto": whole numbers and words are classes'
+    )
+    target: str = Field(
+        default="", description="array or column of own data with labels or values; empty: y, label or target"
+    )
+    client: str = Field(
+        default="client",
+        description="array or column of own data that says whose a sample is, if it is there",
+    )
+
+
+COUNTED = ("count", "paper", "training")  # ways to have a model's operations counted
 
 
 def _operations(value: Any) -> float | str:
-    if isinstance(value, str) and value == "count":
+    allowed = "".join(f'"{word}", ' for word in COUNTED)[:-2] + " or a number"
+    if isinstance(value, str) and value in COUNTED:
         return value
-    if (number := _number(value, '"count" or a number')) <= 0:
-        raise ValueError('must be "count" or a number greater than 0')
+    if (number := _number(value, allowed)) <= 0:
+        raise ValueError(f"must be {allowed} greater than 0")
     return number
 
 
@@ -263,15 +289,33 @@ class LearningSettings(Section):
         min_length=1,
         description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
     )
-    model: str = Field(min_length=1, description='"mlp", "cnn", or "package.module:callable"')
+    model: str = Field(
+        min_length=1,
+        description='"mlp", "cnn", "resnet8", "resnet18", "cnn1d", "lstm", or "package.module:callable"',
+    )
+    model_options: dict[str, Any] = Field(
+        default_factory=dict, description='the network\'s own options, such as norm = "group" of a resnet'
+    )
     shared_layers: int = Field(
         ge=0, description="layers that are uploaded and aggregated, counted from below"
     )
     shared_prefix: str = Field(
         default="", description="instead of a number of layers: parameters with this name prefix are shared"
     )
-    operations_per_sample: Annotated[float | Literal["count"], PlainValidator(_operations)] = Field(
-        default="count", description='multiply-adds a sample and iteration; "count" takes the model\'s'
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description='instead of a number of layers: names of what is shared, such as ["layer1.*", "!*.bn*"]',
+    )
+    buffers: Literal["shared", "personal", "frozen"] = Field(
+        default="shared",
+        description='running statistics: "shared" with the layers around them, "personal", or "frozen"',
+    )
+    operations_per_sample: Annotated[
+        float | Literal["count", "paper", "training"], PlainValidator(_operations)
+    ] = Field(
+        default="count",
+        description='multiply-adds a sample and iteration: "count" those of the model\'s forward pass, '
+        '"training" its gradient\'s too, "paper" as "count" but for the MLP its parameters, or a number',
     )
     extractor_rate: Positive = Field(description="learning rate of the shared part")
     predictor_rate: Positive = Field(description="learning rate of the personal part")
@@ -300,6 +344,16 @@ class LearningSettings(Section):
     )
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of local training")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="where training runs")
+
+    @model_validator(mode="after")
+    def _one_way_to_say_what_is_shared(self) -> "LearningSettings":
+        if self.shared and self.shared_prefix:
+            raise ValueError("shared and shared_prefix are both set: use one of them")
+        if any(not pattern.removeprefix("!") for pattern in self.shared):
+            raise ValueError(
+                'shared has an empty pattern; one is a name such as "layer1.*", or "!" and a name'
+            )
+        return self
 
 
 class PolicySettings(Section):
@@ -376,7 +430,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _some_device_can_compute_in_time(self) -> "Settings":
         operations, samples = self.learning.operations_per_sample, self.fleet.samples
-        if self.run.wireless == "none" or operations == "count" or samples == "equal":
+        if self.run.wireless == "none" or operations in COUNTED or samples == "equal":
             return self  # known only with the model and the data; the fleet checks it then
         work = self.learning.iterations * bounds(samples)[0] * bounds(self.fleet.cycles_per_operation)[0]
         fastest_s = float(operations) * work / bounds(self.fleet.max_frequency_hz)[1]
@@ -398,6 +452,15 @@ class Settings(Section):
             yield "wireless", "none"
         yield "rounds", self.run.rounds
         yield "seed", self.run.seed
+
+    def changed(self) -> dict[str, Any]:
+        """What is not at its default, by `section.key`."""
+        known = self.model_dump(mode="json", exclude_defaults=True)
+        return {f"{section}.{key}": value for section, keys in known.items() for key, value in keys.items()}
+
+    def digest(self) -> str:
+        """Names these settings; settings that a later version adds, at their defaults, do not change it."""
+        return hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_toml(self) -> str:
         """The complete settings as TOML with a comment a key; `parse` reads it back unchanged."""

@@ -9,7 +9,7 @@ from pmafl import runs
 from pmafl.efficiency import best_possible, measure
 from pmafl.errors import InputError
 from pmafl.rounds import energy_of, play
-from pmafl.scheduling import POLICIES, find_policy, read_problem, write_decision
+from pmafl.scheduling import POLICIES, answer, find_policy, read_question
 from pmafl.settings import load
 from pmafl.world import outlook, wireless_world
 
@@ -88,7 +88,7 @@ def test_nothing_changes_where_all_of_it_is_nothing():
         assert all("awake_energy_j" not in row for row in rows[0])
 
 
-def test_json_takes_and_gives_it(make_problem):
+def test_json_takes_and_gives_it():
     device = {"samples": 600, "cycles_per_sample": 137586.5, "max_frequency_hz": 1e9, "max_power_w": 1.0}
     device |= {"channel_gain": 1e-8, "queue_j": 0.3}
     cell = {"bandwidth_hz": 1e7, "noise_w_per_hz": 3.98e-21, "deadline_s": 2.0, "upload_bits": 8531968}
@@ -96,17 +96,15 @@ def test_json_takes_and_gives_it(make_problem):
     text = json.dumps(
         {**cell, "download_time_s": 0.5, "devices": [device | {"circuit_power_w": 0.2}, device]}
     )
-    problem, _ = read_problem(text)
-    assert problem.circuit_power_w.tolist() == [0.2, 0.0]
-    assert problem.download_time_s.tolist() == [0.5, 0.5]
-    answer = json.loads(write_decision(find_policy("dual")(problem, np.random.default_rng(0))))
-    first, second = answer["awake_energy_j"]
-    assert first == pytest.approx(0.2 * (0.5 + answer["compute_time_s"][0] + answer["upload_time_s"][0]))
+    question = read_question(text)
+    assert question.problem.circuit_power_w.tolist() == [0.2, 0.0]
+    assert question.problem.download_time_s.tolist() == [0.5, 0.5]
+    found = answer(question, find_policy("dual")(question.problem, np.random.default_rng(0)))
+    first, second = found["awake_energy_j"]
+    assert first == pytest.approx(0.2 * (0.5 + found["compute_time_s"][0] + found["upload_time_s"][0]))
     assert second == 0
-    plain, _ = read_problem(json.dumps({**cell, "devices": [device]}))
-    assert "awake_energy_j" not in json.loads(
-        write_decision(find_policy("dual")(plain, np.random.default_rng(0)))
-    )
+    plain = read_question(json.dumps({**cell, "devices": [device]}))
+    assert "awake_energy_j" not in answer(plain, find_policy("dual")(plain.problem, np.random.default_rng(0)))
 
 
 def test_a_download_longer_than_the_deadline_is_refused():

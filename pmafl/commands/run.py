@@ -2,11 +2,19 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pmafl.commands import SetOption, SourceArgument, assignments, screen
+from pmafl.commands import (
+    AddressOption,
+    EngineOption,
+    SetOption,
+    SourceArgument,
+    WorkersOption,
+    assignments,
+    screen,
+)
 
 
 def run(
@@ -24,6 +32,9 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the run in DIR.")] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
@@ -49,14 +60,15 @@ def run(
     this = runs.Run(directory)
     settings = None if resume else load(source, overrides | length)
     callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    team: Any = {"workers": workers, "engine": engine, "address": address}
     console = screen()
     try:
         with watching(console) as watch:
             seen: list[Callback] = [watch, *callbacks]
             if settings is None:
-                summary = runs.execute(this, seen, rounds=rounds, begin=watch.begin)
+                summary = runs.execute(this, seen, rounds=rounds, begin=watch.begin, **team)
             else:
-                summary = runs.run(this, settings, seen, begin=watch.begin)
+                summary = runs.run(this, settings, seen, begin=watch.begin, **team)
     except KeyboardInterrupt:
         if (directory / "settings.toml").is_file():
             console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from pmafl.errors import InputError
+from pmafl.plugins import load_object
 from pmafl.registry import Registry
 
 
@@ -67,6 +68,11 @@ class Architecture:
         """Of one sample's forward pass, biases not counted: the paper's G."""
         return sum(layer.multiply_adds for layer in self.layers)
 
+    @property
+    def training_multiply_adds(self) -> int:
+        """The same with the gradient: by the weights of every layer, by the inputs of all but the first."""
+        return 3 * self.multiply_adds - self.layers[0].multiply_adds
+
 
 def mlp(input_shape: tuple[int, ...] = (1, 28, 28), classes: int = 10) -> Architecture:
     """The paper's MLP: 512, 256 and 64 hidden units; 550,346 parameters on MNIST."""
@@ -93,10 +99,28 @@ def _dense(*units: int) -> tuple[Linear, ...]:
     return tuple(Linear(inputs, outputs) for inputs, outputs in pairwise(units))
 
 
-# A network is a function of the shape of a sample and the number of classes. Those here give a description; a
-# user's own gives one too, or a torch module.
-NETWORKS: Registry[Callable[..., Any]] = Registry("network", "learning.model", {"mlp": mlp, "cnn": cnn})
+# A network is a function of the shape of a sample and the number of classes. The paper's give a description;
+# a user's own gives one too, or a torch module. Those that need torch stand here by their path.
+NETWORKS: Registry[Callable[..., Any] | str] = Registry(
+    "network",
+    "learning.model",
+    {
+        "mlp": mlp,
+        "cnn": cnn,
+        "resnet8": "pmafl.learning.networks:resnet8",
+        "resnet18": "pmafl.learning.networks:resnet18",
+        "cnn1d": "pmafl.learning.networks:cnn1d",
+        "lstm": "pmafl.learning.networks:lstm",
+    },
+)
 ARCHITECTURES: dict[str, Callable[..., Architecture]] = {"mlp": mlp, "cnn": cnn}
+
+
+def find_network(name: str) -> Callable[..., Any]:
+    """The function that the settings name."""
+    found = NETWORKS.find(name)
+    build: Callable[..., Any] = load_object(found, "learning.model") if isinstance(found, str) else found
+    return build
 
 
 def shared_parameters(architecture: Architecture, shared_layers: int) -> int:

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
@@ -29,10 +28,10 @@ class Autograd:
         """
         model = self.model
         model.gradient.zero_()
-        model.module.train()
+        model.prepare_training()
         model.train_only(shared=part != "predictor", personal=part != "extractor")
         self._forward = model
-        if part == "predictor" and model.layered and not model.stochastic:
+        if part == "predictor" and model.layered and not (model.stochastic or model.coupled):
             self._forward = model.predictor
             with torch.no_grad(), self._arithmetic():
                 features = [model.extractor(rows) for rows in torch.split(samples.x, model.chunk)]
@@ -48,10 +47,11 @@ class Autograd:
         The mean loss itself is added to `loss`, if that is given.
         """
         count = len(samples.y)
-        for x, y in samples.chunks(self.model.chunk):
+        # Where samples of a batch see each other, it goes through the network whole.
+        for x, y in samples.chunks(count if self.model.coupled else self.model.chunk):
             with self._arithmetic():
                 scores = self._forward(x)
-            share = functional.cross_entropy(scores.float(), y, reduction="sum") / count
+            share = self.model.objective.summed(scores.float(), y) / count
             (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()

@@ -5,19 +5,23 @@ Gradients come from `dense.py` or `autograd.py`; what is trained and how long is
 (`algorithms/`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pmafl.errors import InputError
 from pmafl.learning.autograd import Autograd
 from pmafl.learning.dense import Dense, is_dense
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
+# From several vectors and a batch to the loss that is reported, and the slope of each vector.
+Slopes = Callable[[Sequence[Tensor], Samples], tuple[float, Sequence[Tensor]]]
 SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
 
 
@@ -46,13 +50,14 @@ class Engine:
         part: Part = "all",
         proximal_weight: float = 0.0,
         centre: Tensor | None = None,
+        correction: Tensor | None = None,
     ) -> Tensor:
         r"""Weights after `iterations` passes over the samples, momentum starting at zero.
 
-        .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0), \quad w \leftarrow w - \eta m
+        .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0) + c, \quad w \leftarrow w - \eta m
 
-        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight, and
-        :math:`w_0` the `centre`, or where training starts. A
+        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight,
+        :math:`w_0` the `centre`, or where training starts, and c the `correction`, if there is one. A
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
@@ -61,14 +66,14 @@ class Engine:
             return weights.clone()
         model.load(weights)
         # Steps of one same batch may be made in another basis, in which only the start is a known centre.
-        same_batch = not self.batch_size and (centre is None or not proximal_weight)
+        same_batch = not self.batch_size and correction is None and (centre is None or not proximal_weight)
         samples = self._passes.begin(samples, part, steps=iterations if same_batch else 1)
         start = model.flat.clone() if proximal_weight and centre is None else centre
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
         unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
         with self._randomness(rng):
-            for batch in self._batches(samples, rng, iterations):
+            for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
                     model.gradient.mul_(unit)
@@ -81,12 +86,60 @@ class Engine:
                     self._passes.differentiate(batch, scale=1 / unit)
                 if start is not None and proximal_weight:
                     model.gradient.add_(model.flat - start, alpha=proximal_weight / unit)
+                if correction is not None:
+                    model.gradient.add_(correction, alpha=1 / unit)
                 for values, momentum, rate in groups:
                     values.add_(momentum, alpha=-rate * unit)
         self._passes.finish()
+        model.collect_buffers()
         if loss is not None:
             self.first_loss = float(loss)
         return model.flat.clone()
+
+    def descend(
+        self,
+        start: Sequence[Tensor],
+        samples: Samples,
+        rng: np.random.Generator,
+        iterations: int,
+        slopes: Slopes,
+    ) -> list[Tensor]:
+        """The steps of `train` on slopes of the caller's own, of several vectors that move together."""
+        points = [weights.clone() for weights in start]
+        momenta = [torch.zeros_like(weights) for weights in start]
+        report = self.first_loss is None
+        loss, passed = 0.0, 0
+        with self._randomness(rng):
+            for batch in self.batches(samples, rng, iterations):
+                one, found = slopes(points, batch)
+                if passed < len(samples.y):  # still in the first pass
+                    loss += one * len(batch.y) / len(samples.y)
+                    passed += len(batch.y)
+                for weights, momentum, slope in zip(points, momenta, found, strict=True):
+                    momentum.mul_(self.momentum).add_(slope)
+                    for place, rate in self._places("all"):
+                        weights[place].add_(momentum[place], alpha=-rate)
+        if report:
+            self.first_loss = loss
+        return points
+
+    def mean_gradient(self, before: Tensor, after: Tensor, samples: Samples, iterations: int) -> Tensor:
+        r"""The mean of the gradients that led `train` from `before` to `after`, corrections included.
+
+        .. math:: \frac{w_0 - w_K}{\eta \sum_{i=1}^{K} (1 + \mu + \dots + \mu^{i-1})}
+
+        with K the number of steps. Momentum :math:`\mu` repeats early gradients in later steps, so they count
+        for more; without it all count alike.
+        """
+        steps = iterations * (ceil(len(samples.y) / self.batch_size) if self.batch_size else 1)
+        repeats, total = 0.0, 0.0
+        for _ in range(steps):
+            repeats = self.momentum * repeats + 1
+            total += repeats
+        mean = before - after
+        for place, rate in self._places("all"):
+            mean[place] /= rate * total
+        return mean
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
@@ -96,25 +149,40 @@ class Engine:
         return float(loss), self.model.gradient.clone()
 
     def _groups(self, part: Part) -> list[tuple[Tensor, Tensor, float]]:
-        """Slices of parameters and gradient with the rate of each; one slice where one rate serves all."""
+        """Parts of parameters and gradient with the rate of each."""
         model = self.model
-        split, end = model.split, model.parameters
-        extractor = (slice(0, split), self.extractor_rate)
-        predictor = (slice(split, end), self.predictor_rate)
-        if part == "all" and self.extractor_rate == self.predictor_rate:
-            groups = [(slice(0, end), self.extractor_rate)]
-        else:
-            groups = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
-        return [(model.flat[w], model.gradient[w], rate) for w, rate in groups if w.stop > w.start]
+        return [(model.flat[place], model.gradient[place], rate) for place, rate in self._places(part)]
 
-    def _batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
+    def _places(self, part: Part) -> list[tuple[slice, float]]:
+        """Slices of a vector with the rate of each; one slice where one rate serves all."""
+        model = self.model
+        if part != "all" and model.undivided:
+            raise InputError(model.undivided)
+        first, second = model.trained
+        extractor, predictor = (first, self.extractor_rate), (second, self.predictor_rate)
+        if part == "all" and self.extractor_rate == self.predictor_rate and first.stop == second.start:
+            places = [(slice(0, second.stop), self.extractor_rate)]
+        else:
+            places = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
+        return [(place, rate) for place, rate in places if place.stop > place.start]
+
+    def batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
+        """The batches of so many passes; the order of a pass is drawn when its first batch is asked for."""
         for _ in range(iterations):
             if not self.batch_size:
                 yield samples
                 continue
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
             shuffled = Samples(samples.x[order], samples.y[order])  # index_select would lose channels_last
-            yield from shuffled.chunks(self.batch_size)
+            yield from self._of_two_or_more(shuffled)
+
+    def _of_two_or_more(self, samples: Samples) -> Iterable[Samples]:
+        """Batches; a last one of a single sample, of which there are no statistics, joins the one before."""
+        batches = list(samples.chunks(self.batch_size))
+        if self.model.coupled and len(batches) > 1 and len(batches[-1].y) == 1:
+            last = batches.pop()
+            batches[-1] = Samples(torch.cat([batches[-1].x, last.x]), torch.cat([batches[-1].y, last.y]))
+        return batches
 
     @contextmanager
     def _randomness(self, rng: np.random.Generator) -> Iterator[None]:

@@ -9,12 +9,14 @@ fifth: blocks of this size would go back to the system after every operation, an
 
 import ctypes
 import sys
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 INSIDE = (nn.Conv2d, nn.MaxPool2d, nn.ReLU)  # what runs in oneDNN's layout
 OUTSIDE = (nn.Flatten, nn.Linear, nn.Dropout)
+VECTOR = 16  # numbers in the widest register
 KEPT_BLOCK_BYTES, KEPT_BYTES = 128 << 20, 1 << 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 
@@ -32,6 +34,17 @@ def _is_plain(member: nn.Module) -> bool:
     if isinstance(member, nn.MaxPool2d):
         return member.dilation == 1 and not member.return_indices
     return True
+
+
+def suits_channels_last(modules: Iterable[nn.Module]) -> bool:
+    """Whether images should have their channels last in memory, in which convolutions are fastest.
+
+    oneDNN's gradient of a convolution of single pixels with a stride writes beyond its memory in that layout
+    where the channels do not fill a vector register; the process then dies, or worse.
+    """
+    convolutions = [module for module in modules if isinstance(module, nn.Conv2d)]
+    narrow = (c for c in convolutions if c.in_channels // c.groups % VECTOR)
+    return bool(convolutions) and not any(max(c.kernel_size) == 1 < max(c.stride) for c in narrow)
 
 
 class Chain(nn.Sequential):

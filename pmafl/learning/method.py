@@ -7,8 +7,10 @@ functions serve the simulator and real devices.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import nan
 from typing import Any
 
@@ -20,11 +22,11 @@ from torch import Tensor
 from pmafl.errors import InputError
 from pmafl.learning import checking
 from pmafl.learning.aggregation import Aggregate, aggregate_for
-from pmafl.learning.algorithms import find_algorithm
-from pmafl.learning.architecture import ARCHITECTURES
+from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.engine import Engine
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.inputs import Samples
-from pmafl.learning.model import build_model, count_multiply_adds
+from pmafl.learning.model import Model, build_model, operations
 from pmafl.learning.quantise import Payload, encode
 from pmafl.learning.workload import Workload, charge
 from pmafl.plugins import blaming
@@ -33,7 +35,9 @@ from pmafl.streams import stream
 
 Tensors = checking.Tensors
 Arrays = Mapping[str, NDArray[Any]]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 Upload = dict[str, Payload]  # what goes over the air, by name
+BUFFERS = "buffers"  # the name of the running statistics that a device keeps, among what it holds
 
 
 @dataclass(frozen=True)
@@ -68,38 +72,48 @@ class Trained:
 class Method:
     """One algorithm on one network.
 
-    workload: what a round costs a device (Q, G and tau). common: how many leading weights all personal models
-    have in common. memory: what every device holds before its first round.
+    common: how many leading weights all personal models have in common. memory: what every device holds
+    before its first round.
     """
 
-    workload: Workload
     common: int
     memory: Tensors
 
     def __init__(
-        self, learning: LearningSettings, input_shape: tuple[int, ...], classes: int, seed: int
+        self,
+        learning: LearningSettings,
+        input_shape: tuple[int, ...],
+        classes: int,
+        seed: int,
+        form: Form = CLASSES_OF_MEASUREMENTS,
     ) -> None:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device, form)
         self.engine = Engine(self.model, learning)
-        counted = (
-            ARCHITECTURES[learning.model](input_shape, classes).multiply_adds
-            if learning.model in ARCHITECTURES
-            else count_multiply_adds(self.model, input_shape)
-        )
-        sizes = self.model.split, self.model.parameters
-        self.workload = charge(learning, self.algorithm, *sizes, counted)
+        self._keeps = bool(len(self.model.own))
+        self._form = input_shape, classes
+        sizes = sizes_of(self.model, self.algorithm, learning)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
             server, memory = checking.pair(self.algorithm.start(self.model), "start")
             self._server, self.memory = self._own("the server", server), self._own("a device", memory)
+            self.memory = self._with_buffers(self.memory)
             self._received = (self.algorithm.downloads or self.algorithm.uploads)(*sizes)
             uploaded = self.algorithm.uploads(*sizes)
             self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
             checking.names_and_sizes(self._server, self._received, self._uploaded)
-            self.common = self.algorithm.common(*sizes)
+            self.common = 0 if self.algorithm.tune else self.algorithm.common(*sizes)
+            self._wants_share = "share" in inspect.signature(self.algorithm.aggregate).parameters
+
+    @cached_property
+    def workload(self) -> Workload:
+        """What a round costs a device; counted when it is first asked for, which devices never do."""
+        sizes = sizes_of(self.model, self.algorithm, self.learning)
+        return charge(
+            self.learning, self.algorithm, *sizes, operations(self.learning, self.model, *self._form)
+        )
 
     def start(self) -> LearningState:
         """The state before the first round."""
@@ -129,31 +143,61 @@ class Method:
         """A device's side of a round."""
         self.engine.first_loss = None
         with blaming(f"{self.blamed}, device {device}"):
-            local = self.algorithm.local(self.engine, received, memory, samples, rng)
+            held = self._without_buffers(memory)
+            local = self.algorithm.local(self.engine, received, held, samples, rng)
             sent, holds = checking.pair(local, "local")
             sizes = self.upload_sizes(device)
             upload = checking.uploads(sent, sizes, withheld=self._uploaded.keys() - sizes.keys())
-            memory = self._own("what it holds", holds, checking.sizes_of(self.memory))
+            memory = self._with_buffers(self._own("what it holds", holds, checking.sizes_of(held)))
         bits, loss = self.learning.upload_bits_per_parameter, self.engine.first_loss
         encoded = {name: encode(values, bits) for name, values in upload.items()}
         return Trained(encoded, memory, nan if loss is None else loss)
 
-    def combining(self, state: LearningState) -> Combining:
-        """The server's side of a round: takes uploads in order of their devices."""
-        return Combining(self, state)
+    def combining(self, state: LearningState, samples: Numbers) -> Combining:
+        """The server's side of a round: takes uploads in order of their devices.
+
+        `samples` are those of all devices, whether or not they take part.
+        """
+        return Combining(self, state, samples)
 
     def personal(self, server: Tensors, memory: Tensors) -> Tensor:
         """A device's whole model as one vector."""
         with blaming(self.blamed):
-            made = self.algorithm.personal(self.received(server), memory)
+            held = {name: values for name, values in memory.items() if name != BUFFERS or not self._keeps}
+            made = self.algorithm.personal(self.received(server), held)
             whole = {"weights": self.model.parameters}
-            return checking.tensors("the personal model", {"weights": made}, whole)["weights"]
+            made = checking.tensors("the personal model", {"weights": made}, whole)["weights"]
+            return torch.cat([made, memory[BUFFERS]]) if self._keeps else made
 
-    def aggregate(self, server: Tensors, combined: Tensors) -> Tensors:
-        """The server's next state."""
+    def tuned(self, device: int, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
+        """A device's whole model as it is tested."""
+        if self.algorithm.tune is None:
+            return weights
+        with blaming(f"{self.blamed}, device {device}"), torch.enable_grad():
+            made = self.algorithm.tune(self.engine, weights, samples, rng)
+            return self._own("the tuned model", {"weights": made}, {"weights": len(weights)})["weights"]
+
+    def aggregate(self, server: Tensors, combined: Tensors, share: float) -> Tensors:
+        """The server's next state; `share` of all devices uploaded."""
         with blaming(self.blamed):
-            after = self.algorithm.aggregate(server, combined)
+            more = {"share": share} if self._wants_share else {}
+            after = self.algorithm.aggregate(server, combined, **more)
             return self._own("what aggregate returned", after, checking.sizes_of(server))
+
+    def _with_buffers(self, memory: Tensors) -> Tensors:
+        """What a device holds, with the buffers that it keeps whatever the algorithm does."""
+        if not self._keeps:
+            return memory
+        if BUFFERS in memory:
+            raise InputError(f"a device holds {BUFFERS!r}, which is the name of its running statistics")
+        return {**memory, BUFFERS: self.model.own.clone()}
+
+    def _without_buffers(self, memory: Tensors) -> Tensors:
+        """What the algorithm put there; the buffers go back into the model."""
+        if not self._keeps:
+            return memory
+        self.model.own.copy_(memory[BUFFERS])
+        return {name: values for name, values in memory.items() if name != BUFFERS}
 
     def _own(self, what: str, raw: Any, sizes: dict[str, int] | None = None) -> Tensors:
         """Checked tensors, none of which the next training overwrites."""
@@ -163,21 +207,23 @@ class Method:
     def _is_work_space(self, value: Tensor) -> bool:
         pointer = value.untyped_storage().data_ptr()
         return any(
-            pointer == some.untyped_storage().data_ptr() for some in (self.model.flat, self.model.gradient)
+            pointer == some.untyped_storage().data_ptr() for some in (self.model.whole, self.model.gradient)
         )
 
 
 class Combining:
     """A round's uploads on their way into the next state, each name by itself."""
 
-    def __init__(self, method: Method, state: LearningState) -> None:
+    def __init__(self, method: Method, state: LearningState, samples: Numbers) -> None:
         self._method, self._state = method, state
+        self._samples, self._uploaded = samples, np.zeros(len(samples), bool)
         self._devices = dict(state.devices)
         self._parts: dict[str, Aggregate] = {}
 
     def add(self, device: int, trained: Trained, samples: int) -> None:
         if trained.memory:
             self._devices[device] = trained.memory
+        self._uploaded[device] = True
         for name, payload in trained.upload.items():
             if name not in self._parts:
                 size, server = payload[0].numel(), self._state.server
@@ -190,8 +236,43 @@ class Combining:
         combined = {name: part.result() for name, part in self._parts.items()}
         server = self._state.server
         if combined:
-            server = self._method.aggregate(server, combined)
+            server = self._method.aggregate(server, combined, self._share())
         return LearningState(server, self._devices)
+
+    def _share(self) -> float:
+        """Who uploaded, of all, weighted as the uploads are: by samples, or each device once."""
+        by_samples = self._method.learning.aggregation == "mean"
+        weights = self._samples if by_samples else np.ones(len(self._samples))
+        return float(weights[self._uploaded].sum() / weights.sum())
+
+
+def sizes_of(model: Model, algorithm: Algorithm, learning: LearningSettings) -> tuple[int, int]:
+    """Values in the extractor and in the whole model, as an algorithm is asked about them.
+
+    One that depends on the split is refused where nothing says what is shared; others are not.
+    """
+    split, parameters = model.split, model.parameters
+    if model.undivided and _plan(algorithm, 0, parameters) != _plan(algorithm, parameters, parameters):
+        raise InputError(model.undivided)
+    if (
+        learning.upload_bits_per_parameter == 8
+        and model.statistics
+        and _plan(algorithm, split, parameters)[0]
+    ):
+        raise InputError(
+            "learning.upload_bits_per_parameter = 8: rounds small running variances to 0; must be 16 or 32 "
+            "with learning.buffers = 'shared'"
+        )
+    return split, parameters
+
+
+def _plan(algorithm: Algorithm, split: int, parameters: int) -> tuple[Any, ...]:
+    """All that an algorithm makes of these sizes, as lists that can be compared."""
+    plans = [algorithm.uploads, algorithm.downloads or algorithm.uploads]
+    named = [
+        {name: np.asarray(size).tolist() for name, size in plan(split, parameters).items()} for plan in plans
+    ]
+    return *named, algorithm.common(split, parameters)
 
 
 def find_device(name: str) -> torch.device:

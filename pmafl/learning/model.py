@@ -1,61 +1,113 @@
-"""A network as one flat parameter vector, split into a shared extractor and a personal predictor.
+"""A network as one flat vector of values, split into a shared extractor and a personal predictor.
 
 Every parameter tensor is a view of `Model.flat` and every gradient a view of `Model.gradient`, so loading a
 device's weights, a training step and an upload are each one operation on one vector. The extractor is always
-its leading slice. A user's own network is any `torch.nn.Module`; a Sequential can be split by layers,
-anything else by a prefix of its parameters' names.
+its leading slice, whichever parameters are shared. Buffers that training changes, such as the running
+statistics of BatchNorm, stand in the vector behind the parameters of their part, and no gradient step touches
+them. What is frozen is in no vector.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
-from pmafl.learning.architecture import ARCHITECTURES, NETWORKS, Architecture, Convolution
-from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
+from pmafl.learning.division import divide, members
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
+from pmafl.learning.networks import chain
+from pmafl.learning.objective import CLASSES, VALUES, Objective
+from pmafl.learning.operations import forward_operations, training_operations
+from pmafl.learning.workload import described
+from pmafl.registry import check_options
 from pmafl.settings import LearningSettings
 
 # Samples that go through the network at once: as many as pays.
 ONEDNN_CHUNK = 250
 CONVOLUTION_CHUNK = 50
 DENSE_CHUNK = 1000
+EXAMPLE_SEED = 1
 
 
 class Model:
-    """A module on flat vectors: ``predictor(extractor(x))``, the first `split` parameters being shared.
+    """A module on flat vectors: ``predictor(extractor(x))``, the first `split` values being shared.
 
-    Where a module can be split only by parameter names, `extractor` passes its input on, `predictor` is the
-    whole module, and `layered` is false: features then cannot be computed apart.
+    Where the shared values are no leading layers, `extractor` passes its input on, `predictor` is the whole
+    module, and `layered` is false: features then cannot be computed apart.
+
+    Attributes:
+        flat: parameters that are trained, and the buffers that go with them.
+        own: buffers that every device keeps for itself, whatever the algorithm (`learning.buffers`).
+        whole: both, one behind the other.
+        parameters: values in `flat`.
+        split: how many of them are shared.
+        trained: of those, and of the others, the slices that gradient steps change.
+        undivided: why nothing says what is shared; empty where something does.
+        coupled: whether samples of one batch change each other's results in training.
+        statistics: how many values of `flat` are buffers.
+        frozen: whether there are parameters that are not trained.
+        objective: what it is trained for.
+        vocabulary: it takes token ids below this; 0 where it takes measurements.
     """
 
-    def __init__(self, module: nn.Module, name: str, shared_layers: int, shared_prefix: str) -> None:
-        self.name = name
-        self.members = list(_members(module)) if isinstance(module, nn.Sequential) else []
-        layers = _layers(self.members, name)
-        if shared_prefix:
-            first = _with_prefix(module, name, shared_prefix)
-            shared_layers = _leading_layers(layers, first)
-        else:
-            _check_layers(module, name, layers, shared_layers)
-            first = [p for layer in layers[:shared_layers] for p in layer.parameters()]
-        self.layered = shared_layers >= 0 and bool(layers)
-        in_onednn = self.layered and fits_onednn(self.members)
-        chain = OneDnnChain if in_onednn else Chain
-        self.extractor = chain(*_members(*layers[:shared_layers])) if self.layered else nn.Sequential()
-        self.predictor = chain(*_members(*layers[shared_layers:])) if self.layered else module
-        self.module = module
+    objective: Objective = CLASSES
+    vocabulary: int = 0
 
-        chosen = {id(p) for p in first}
-        self.shared = first
-        self.personal = [p for p in module.parameters() if id(p) not in chosen]
-        self.split = sum(p.numel() for p in first)
-        self.flat, self.gradient = _flatten([*self.shared, *self.personal])
-        self.parameters = self.flat.numel()
+    def __init__(
+        self, module: nn.Module, learning: LearningSettings, changing: Set[str] = frozenset()
+    ) -> None:
+        """`changing` are the names of the buffers that training changes."""
+        self.name, self.module = learning.model, module
+        self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
+        self.frozen = any(not p.requires_grad for p in module.parameters())
+        statistics = {name: value for name, value in module.named_buffers() if name in changing}
+        in_vector = statistics if learning.buffers == "shared" else {}
+        division = divide(module, learning, in_vector)
+        self.undivided = division.missing
+        self.layered = division.leading >= 0
+        in_onednn = self.layered and fits_onednn(self.members)
+        kind = OneDnnChain if in_onednn else Chain
+        first, rest = division.layers[: division.leading], division.layers[division.leading :]
+        self.extractor = kind(*members(*first)) if self.layered else nn.Sequential()
+        self.predictor = kind(*members(*rest)) if self.layered else module
+
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if not trained:
+            raise InputError(f"learning.model = {self.name!r}: has no parameters to train")
+        self.shared = [p for p in trained if id(p) in division.shared]
+        self.personal = [p for p in trained if id(p) not in division.shared]
+        shared_buffers = {k: b for k, b in in_vector.items() if id(b) in division.shared}
+        personal_buffers = {k: b for k, b in in_vector.items() if id(b) not in division.shared}
+        own = statistics if learning.buffers == "personal" else {}
+
+        groups = shared_buffers.values(), personal_buffers.values(), own.values()
+        self.whole, ends = _join(self.shared, [*groups[0]], self.personal, [*groups[1]], [*groups[2]])
+        self.split, self.parameters = ends[1], ends[3]
+        self.flat, self.own = self.whole[: self.parameters], self.whole[self.parameters :]
+        self.gradient = torch.zeros_like(self.flat)
+        for parameter in trained:
+            parameter.grad = view_like(parameter, self.gradient)
+        self.statistics = sum(value.numel() for value in in_vector.values())
+        self.trained = slice(0, ends[0]), slice(ends[1], ends[2])
+        placed = {**shared_buffers, **personal_buffers, **own}
+        self._buffers = [(*_owner(module, name), value) for name, value in placed.items()]
+        self._fixed = [
+            (*_owner(module, name), value.clone())
+            for name, value in module.named_buffers()
+            if learning.buffers == "frozen" or name not in changing
+        ]
+        self._still = {_owner(module, name)[0] for name in changing if learning.buffers == "frozen"}
+        normalises = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
         self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
+        self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
         if self.convolutional:
             self.chunk = ONEDNN_CHUNK if in_onednn else CONVOLUTION_CHUNK
@@ -65,15 +117,37 @@ class Model:
         logits: Tensor = self.predictor(self.extractor(x))
         return logits
 
-    def load(self, weights: Tensor, start: int = 0) -> None:
-        """Set the parameters from position `start` on."""
-        self.flat[start : start + weights.numel()].copy_(weights)
+    def load(self, values: Tensor, start: int = 0) -> None:
+        """Set parameters and buffers from position `start` on."""
+        self.whole[start : start + values.numel()].copy_(values)
 
     def train_only(self, shared: bool, personal: bool) -> None:
         """Choose which part the backward pass computes gradients for."""
         for parameters, wanted in ((self.shared, shared), (self.personal, personal)):
             for parameter in parameters:
                 parameter.requires_grad_(wanted)
+
+    def prepare_training(self) -> None:
+        """The mode of training. Counters begin anew, what is fixed is as it was, frozen statistics stay."""
+        self.module.train()
+        for module in self._still:
+            module.training = False
+        self._put_back()
+
+    def collect_buffers(self) -> None:
+        """After forward passes: take over buffers that a module has replaced instead of changed."""
+        for owner, key, view in self._buffers:
+            if (now := owner._buffers[key]) is not view and now is not None:
+                view.copy_(now.detach())
+                owner._buffers[key] = view
+
+    def _put_back(self) -> None:
+        for owner, key, value in self._fixed:
+            now = owner._buffers[key]
+            if now is None or now.shape != value.shape:
+                owner._buffers[key] = value.clone()
+            else:
+                now.copy_(value)
 
 
 def build_model(
@@ -82,48 +156,84 @@ def build_model(
     classes: int,
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
+    module = build_module(learning, input_shape, classes, rng, form)
+    vocabulary = vocabulary_of(module, form)
+    changing = _changing_buffers(module, example(input_shape, 2, vocabulary))
+    for name, value in module.named_buffers():
+        if name in changing and value.dtype != torch.float32:
+            setting = f"learning.model = {learning.model!r}"
+            raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
+    model = Model(module.to(device), learning, changing)
+    model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
+    return model
+
+
+def build_module(
+    learning: LearningSettings,
+    input_shape: tuple[int, ...],
+    classes: int,
+    rng: np.random.Generator,
+    form: Form = CLASSES_OF_MEASUREMENTS,
+) -> nn.Module:
+    """The network that the settings name, as it was written, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         if learning.model in ARCHITECTURES:
-            module: nn.Module = as_module(ARCHITECTURES[learning.model](input_shape, classes))
-        else:
-            module = _user_module(learning.model, input_shape, classes)
-    return Model(module.to(device), learning.model, learning.shared_layers, learning.shared_prefix)
+            if form.tokens:
+                raise InputError(
+                    f"data.inputs = 'tokens': learning.model = {learning.model!r} takes measurements, not "
+                    f"token ids; use a network with an embedding"
+                )
+            check_options(
+                ARCHITECTURES[learning.model], f"network {learning.model!r}", 2, learning.model_options
+            )
+            return as_module(ARCHITECTURES[learning.model](input_shape, classes))
+        return _user_module(learning, input_shape, classes, form)
+
+
+def vocabulary_of(module: nn.Module, form: Form) -> int:
+    """How many token ids a network takes; 0 where samples reach it as measurements.
+
+    Whole numbers are ids where the settings say so, or the network has an embedding to look them up in.
+    """
+    embeds = any(isinstance(member, nn.Embedding | nn.EmbeddingBag) for member in module.modules())
+    return form.vocabulary if form.tokens or embeds else 0
+
+
+def example(input_shape: tuple[int, ...], count: int, vocabulary: int = 0) -> Tensor:
+    """Made-up samples to try a network with: the same for the same shape; of token ids the largest."""
+    if vocabulary:
+        return torch.full((count, *input_shape), vocabulary - 1)
+    return torch.randn(count, *input_shape, generator=torch.Generator().manual_seed(EXAMPLE_SEED))
 
 
 def as_module(architecture: Architecture) -> nn.Sequential:
-    """The described network in torch. Pooling comes before ReLU: the same function, a quarter of the work."""
-    modules: OrderedDict[str, nn.Module] = OrderedDict()
-    last = len(architecture.layers)
-    for number, layer in enumerate(architecture.layers, start=1):
-        if isinstance(layer, Convolution):
-            modules[f"layer{number}"] = nn.Conv2d(layer.inputs, layer.outputs, layer.kernel)
-            modules[f"pool{number}"] = nn.MaxPool2d(layer.pool)
-        else:
-            if "flatten" not in modules:
-                modules["flatten"] = nn.Flatten()
-            modules[f"layer{number}"] = nn.Linear(layer.inputs, layer.outputs)
-        if number < last:
-            modules[f"relu{number}"] = nn.ReLU()
-    return nn.Sequential(modules)
+    """The described network in torch."""
+    return chain(asdict(layer) for layer in architecture.layers)
 
 
-def count_multiply_adds(model: Model, input_shape: tuple[int, ...]) -> int:
-    """Multiply-adds of one sample's forward pass through any module."""
-    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and needed for users' models only
+def operations(learning: LearningSettings, model: Model, input_shape: tuple[int, ...], classes: int) -> float:
+    """Operations per sample and iteration that the settings charge for a model."""
+    if learning.model in ARCHITECTURES:
+        return described(learning, ARCHITECTURES[learning.model](input_shape, classes))
+    if not isinstance(wanted := learning.operations_per_sample, str):
+        return wanted
+    count = training_operations if wanted == "training" else forward_operations
+    model.train_only(shared=True, personal=True)
+    return count(model.module, example(input_shape, 1, model.vocabulary).to(model.flat.device), model.name)
 
-    model.module.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.module(torch.zeros(1, *input_shape, device=model.flat.device))
-    return int(counter.get_total_flops()) // 2
 
-
-def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    setting, build = f"learning.model = {path!r}", NETWORKS.find(path)
+def _user_module(
+    learning: LearningSettings, input_shape: tuple[int, ...], classes: int, form: Form
+) -> nn.Module:
+    setting, build = f"learning.model = {learning.model!r}", find_network(learning.model)
+    if learning.model_options:
+        check_options(build, f"network {learning.model!r}", 2, learning.model_options)
     try:
-        module = build(input_shape, classes)
+        module = build(input_shape, classes, **learning.model_options)
     except Exception as error:
         reason = _first_line(error)
         raise InputError(f"{setting}: calling it with ({input_shape}, {classes}) failed: {reason}") from error
@@ -131,117 +241,73 @@ def _user_module(path: str, input_shape: tuple[int, ...], classes: int) -> nn.Mo
         module = as_module(module)
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
-    _check_module(module, setting, input_shape, classes)
+    _check_module(module, setting, example(input_shape, 2, vocabulary_of(module, form)), classes)
     return module
 
 
-def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...], classes: int) -> None:
-    for name, _ in module.named_buffers():
-        raise InputError(
-            f"{setting}: {name!r} is a buffer, not a parameter, and would be neither shared nor personal; "
-            f"use layers without running statistics, such as GroupNorm for BatchNorm"
-        )
+def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int) -> None:
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+            shape = tuple(module(samples).shape)
     except Exception as error:
-        reason = _first_line(error)
-        raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
+        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
+        raise InputError(f"{setting}: does not take {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
     for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:
             raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
-        if not parameter.requires_grad:
-            raise InputError(
-                f"{setting}: parameter {name!r} is frozen, but every parameter is trained; compute what does "
-                f"not change beforehand and make it the data set"
-            )
 
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _layers(members: list[nn.Module], name: str) -> list[nn.Sequential]:
-    """Group a chain into layers: each starts at a member with parameters and takes what follows along."""
-    groups: list[list[nn.Module]] = []
-    waiting: list[nn.Module] = []  # members before the first parameters, such as a leading Flatten
-    for member in members:
-        if any(True for _ in member.parameters()):
-            groups.append([*waiting, member])
-            waiting = []
-        elif groups:
-            groups[-1].append(member)
-        else:
-            waiting.append(member)
-    layers = [nn.Sequential(*group) for group in groups]
-    owners = [id(p) for layer in layers for p in layer.parameters()]
-    if len(set(owners)) < len(owners):
-        raise InputError(
-            f"learning.model = {name!r}: two layers use one parameter, so no split between them exists"
-        )
-    return layers
+def _changing_buffers(module: nn.Module, samples: Tensor) -> set[str]:
+    """Names of the buffers of modules that change some of theirs in training; all, where trying it fails.
+
+    Others, such as masks and codes of positions, are constants: nobody has to send or keep them.
+    """
+    before = {name: value.clone() for name, value in module.named_buffers()}
+    kept = {name for name in before if before[name].is_floating_point() and name in module.state_dict()}
+    if not kept:
+        return set()
+    module.train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(samples)
+    except Exception:
+        return kept
+    finally:
+        module.eval()
+        after = dict(module.named_buffers())
+        for name, value in before.items():
+            owner, key = _owner(module, name)
+            owner._buffers[key] = value
+    changed = {_owner(module, name)[0] for name in kept if not torch.equal(before[name], after[name])}
+    return {name for name in kept if _owner(module, name)[0] in changed}
 
 
-def _members(*modules: nn.Module) -> Iterator[nn.Module]:
-    for module in modules:
-        if isinstance(module, nn.Sequential):
-            yield from _members(*module)
-        else:
-            yield module
+def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
+    """The module that has a buffer, and what it calls it."""
+    path, _, key = name.rpartition(".")
+    return module.get_submodule(path), key
 
 
-def _check_layers(module: nn.Module, name: str, layers: list[nn.Sequential], shared_layers: int) -> None:
-    if not any(True for _ in module.parameters()):
-        raise InputError(f"learning.model = {name!r}: has no parameters to train")
-    if not layers:
-        raise InputError(
-            f"learning.model = {name!r}: a {type(module).__name__} has no order of layers to split; return a "
-            f"torch.nn.Sequential, or set learning.shared_prefix to a prefix of its parameters' names"
-        )
-    if not 0 <= shared_layers <= len(layers):
-        raise InputError(
-            f"learning.shared_layers = {shared_layers}: must be 0 to {len(layers)}, "
-            f"for model {name!r} has {len(layers)} layers"
-        )
-
-
-def _with_prefix(module: nn.Module, name: str, prefix: str) -> list[nn.Parameter]:
-    chosen = [parameter for key, parameter in module.named_parameters() if key.startswith(prefix)]
-    if not chosen:
-        names = ", ".join(key for key, _ in module.named_parameters())
-        raise InputError(
-            f"learning.shared_prefix = {prefix!r}: no parameter of model {name!r} starts so; they are {names}"
-        )
-    return chosen
-
-
-def _leading_layers(layers: list[nn.Sequential], chosen: list[nn.Parameter]) -> int:
-    """How many leading layers hold exactly the chosen parameters, or -1 if they are no such thing."""
-    left = {id(p) for p in chosen}
-    for number, layer in enumerate(layers):
-        if not left:
-            return number
-        own = {id(p) for p in layer.parameters()}
-        if not own <= left:
-            return -1
-        left -= own
-    return -1 if left else len(layers)
-
-
-def _flatten(parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
-    """Move the parameters and their gradients into one vector each, leaving views behind."""
-    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
-    gradient = torch.zeros_like(flat)
-    position = 0
-    for parameter in parameters:
-        end = position + parameter.numel()
-        parameter.data = flat[position:end].view_as(parameter)
-        parameter.grad = view_like(parameter, gradient)
-        position = end
-    return flat, gradient
+def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    """Move tensors into one vector, leaving views behind; the vector, and where each group ends in it."""
+    tensors = [tensor for group in groups for tensor in group]
+    vector = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    position, ends = 0, []
+    for group in groups:
+        for tensor in group:
+            end = position + tensor.numel()
+            tensor.data = vector[position:end].view_as(tensor)
+            position = end
+        ends.append(position)
+    return vector, ends
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:

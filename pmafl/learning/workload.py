@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
-from pmafl.learning.architecture import ARCHITECTURES, shared_parameters
+from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
@@ -28,17 +29,23 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
-    download_bits: what a device receives, in the same form.
+    download_bits: what a device receives, 32 bits a value, in the same form. It takes time and energy where
+        the settings give a rate and powers; in the paper the server sends at no cost to the devices.
+    tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
     download_bits: int | NDArray[np.int64] = 0
+    tuning_iterations: int = 0
 
 
 def workload(
-    learning: LearningSettings, input_shape: tuple[int, ...] | None = None, classes: int = 10
+    learning: LearningSettings,
+    input_shape: tuple[int, ...] | None = None,
+    classes: int = 10,
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> Workload:
     """The costs under these settings. `input_shape` may be left out for the paper's networks.
 
@@ -47,24 +54,36 @@ def workload(
     8531968
     """
     algorithm = find_algorithm(learning)
-    if learning.model in ARCHITECTURES and not learning.shared_prefix:
+    if learning.model in ARCHITECTURES and not (learning.shared or learning.shared_prefix):
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
-        return charge(learning, algorithm, split, architecture.parameters, architecture.multiply_adds)
+        return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
-    from pmafl.learning.model import build_model, count_multiply_adds
+    from pmafl.learning.method import sizes_of
+    from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
-    model = build_model(learning, shape, classes, np.random.default_rng(0))
-    return charge(learning, algorithm, model.split, model.parameters, count_multiply_adds(model, shape))
+    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form)
+    counted = operations(learning, model, shape, classes)
+    return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
+
+
+def described(learning: LearningSettings, architecture: Architecture) -> float:
+    """Operations per sample and iteration of one of the paper's networks, under these settings."""
+    if learning.operations_per_sample == "count":
+        return architecture.multiply_adds
+    if learning.operations_per_sample == "training":
+        return architecture.training_multiply_adds
+    if learning.operations_per_sample == "paper":
+        return architecture.parameters if architecture.name == "mlp" else architecture.multiply_adds
+    return learning.operations_per_sample
 
 
 def charge(
-    learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int, multiply_adds: int
+    learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int, operations: float
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
-    counted = learning.operations_per_sample == "count"
     with blaming(f"algorithm {learning.algorithm!r}"):
         sent = _total_bits(algorithm.uploads(split, parameters), learning.upload_bits_per_parameter)
         received = _total_bits((algorithm.downloads or algorithm.uploads)(split, parameters), RECEIVED_BITS)
@@ -72,9 +91,10 @@ def charge(
         sent = received = round(learning.upload_bits)
     return Workload(
         upload_bits=sent,
-        operations_per_sample=float(multiply_adds if counted else learning.operations_per_sample),
+        operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
         download_bits=received,
+        tuning_iterations=algorithm.tuning_iterations,
     )
 
 

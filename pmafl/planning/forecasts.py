@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmafl.learning import workload
 from pmafl.planning.request import Choice, Request, learning_of
 from pmafl.progress import Progress, ignore
 from pmafl.scheduling.fluid import Plan, Response, plan, respond
 from pmafl.settings import DAY_S
 from pmafl.wireless import Array, Fleet, Index, Mask, RoundProblem, distances, usable_gain
-from pmafl.world import World, make_problem, wireless_world
+from pmafl.world import World, costs_of, make_problem, wireless_world
 
 LEVELS = 1024  # equally likely ones, of which the best are kept apart and the others taken together
 WIDEST = 32  # of them taken together at most
@@ -117,22 +116,13 @@ def problem_of(devices: Devices, choice: Choice) -> RoundProblem:
             "bandwidth_hz": choice.band_share * settings.cell.bandwidth_hz,
         }
     )
-    known = workload(learning, *_data_shape(devices.world)) if learning_of(choice) else devices.world.costs
     fleet = devices.fleet
     if choice.budget_j is not None:
         fleet = replace(fleet, budget_j=np.full(fleet.devices, choice.budget_j))
-    world = replace(
-        devices.world, settings=settings.model_copy(update={"cell": cell, "learning": learning}), costs=known
-    )
+    settings = settings.model_copy(update={"cell": cell, "learning": learning})
+    costs = costs_of(settings) if learning_of(choice) else devices.world.costs
+    world = replace(devices.world, settings=settings, costs=costs)
     return make_problem(world, fleet, fleet.path_gain, np.zeros(fleet.devices))
-
-
-def _data_shape(world: World) -> tuple[tuple[int, ...] | None, int]:
-    """Shape of a sample and number of classes, where a data set is known by name."""
-    from pmafl.data import KNOWN
-
-    known = KNOWN.get(world.settings.data.dataset)
-    return (known.input_shape, known.classes) if known else (None, 10)
 
 
 class Worth(NamedTuple):

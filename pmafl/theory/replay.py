@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.method import LearningState
@@ -84,6 +83,10 @@ def _check(task: LearningTask) -> None:
         raise InputError("this run shares no parameters; the bound is about a shared extractor")
     if task.method.model.stochastic:
         raise InputError("this run's model has dropout; the bound is about a loss that is not random")
+    if task.method.model.coupled:
+        raise InputError(
+            "this run's model has BatchNorm; the bound is about a mean of losses of single samples"
+        )
 
 
 def _measure_at(task: LearningTask, state: LearningState, done: int, probed: NDArray[np.int64]) -> Point:
@@ -110,7 +113,8 @@ def _hessian_norms(task: LearningTask, state: LearningState, device: int, done: 
     model.load(_weights(task, state, device))
     model.train_only(shared=True, personal=True)
     stride = -(-len(samples.y) // CURVATURE_SAMPLES)
-    loss = functional.cross_entropy(model(samples.x[::stride]), samples.y[::stride])
+    x, y = samples.x[::stride], samples.y[::stride]
+    loss = model.objective.summed(model(x), y) / len(y)
     personal = model.personal if task.method.common < model.parameters else []
     shared = model.shared if personal else [*model.shared, *model.personal]
     return hessian_norms(loss, shared, personal, stream(task.seed, "curvature", done, device))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, suits_channels_last
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import learning
 from tests.rounding import FLOAT32
@@ -85,3 +85,11 @@ def test_the_papers_cnn_runs_in_onednns_layout_at_any_split():
         x = torch.randn(2, 3, 32, 32)
         assert isinstance(model.predictor, OneDnnChain)
         torch.testing.assert_close(model(x), model.module(x), rtol=0, atol=FLOAT32)
+
+
+def test_narrow_strided_convolutions_of_single_pixels_keep_the_usual_layout():
+    assert suits_channels_last([nn.Conv2d(3, 16, 3), nn.Conv2d(16, 32, 1, stride=2)])
+    assert suits_channels_last([nn.Conv2d(4, 8, 1), nn.Conv2d(4, 8, 3, stride=2)])
+    assert not suits_channels_last([nn.Conv2d(16, 16, 3), nn.Conv2d(4, 8, 1, stride=2)])
+    assert not suits_channels_last([nn.Conv2d(64, 64, 1, stride=2, groups=8)])
+    assert not suits_channels_last([nn.Linear(4, 4)])

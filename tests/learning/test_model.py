@@ -5,7 +5,8 @@ from torch import nn
 
 from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES
-from pmafl.learning.model import build_model, count_multiply_adds
+from pmafl.learning.model import build_model
+from pmafl.learning.operations import forward_operations
 from tests.learning.synthetic import SHAPES, learning
 
 USER = "tests.learning.user_models:"
@@ -20,7 +21,8 @@ def build(model, seed=0, **changes):
 def test_the_module_is_what_the_architecture_describes(name):
     architecture, model = ARCHITECTURES[name](), build(name)
     assert model.parameters == architecture.parameters
-    assert count_multiply_adds(model, SHAPES[name]) == architecture.multiply_adds
+    counted = forward_operations(model.module, torch.zeros(1, *SHAPES[name]), name)
+    assert counted == architecture.multiply_adds
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
@@ -87,18 +89,17 @@ def test_a_prefix_that_names_leading_layers_is_a_split_by_layers():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"model": "resnet"}, "choose mlp, cnn or package.module:name"),
+        ({"model": "resnet"}, "did you mean 'resnet8'"),
+        ({"model": "perceiver"}, "choose mlp, cnn, resnet8, resnet18, cnn1d, lstm or package.module:name"),
         ({"model": "no.such.module:net"}, "there is no module 'no'"),
         ({"model": USER + "missing"}, "has no 'missing'"),
-        ({"model": USER + "branches"}, "Branches has no order of layers to split"),
         ({"model": USER + "branches", "shared_prefix": "tail"}, "they are head.weight"),
-        ({"model": USER + "tied"}, "two layers use one parameter"),
-        ({"model": USER + "batch_norm"}, "use layers without running statistics"),
         ({"model": USER + "too_many_classes"}, r"gives outputs of shape \(2, 11\)"),
         ({"model": USER + "wrong_input"}, "does not take inputs of shape"),
         ({"model": USER + "no_parameters", "shared_layers": 0}, "has no parameters"),
         ({"model": USER + "not_a_module"}, "returned str"),
-        ({"model": USER + "frozen"}, "'1.weight' is frozen"),
+        ({"model": USER + "frozen", "shared": ["1.*"]}, r"'1\.\*' matches only frozen parameters"),
+        ({"model": USER + "all_frozen"}, "has no parameters to train"),
         ({"model": USER + "half_precision"}, "'2.weight' is torch.bfloat16; must be torch.float32"),
         ({"model": USER + "fails"}, "failed: no weights found"),
         ({"model": USER + "fails_silently"}, "failed: NotImplementedError"),

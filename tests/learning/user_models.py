@@ -1,7 +1,9 @@
 """Networks and an algorithm as a user would write them, good and bad."""
 
+import torch
 from torch import Tensor, nn
 
+from pmafl.learning import networks
 from pmafl.learning.algorithms import Algorithm, split_model
 from pmafl.settings import LearningSettings
 
@@ -102,3 +104,85 @@ def not_a_module(input_shape: tuple[int, ...], classes: int) -> str:
 
 def one_step(learning: LearningSettings) -> Algorithm:
     return split_model(lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1), 1)
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.rfft(x.flatten(1)).abs()
+
+
+def with_spectrum(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(Spectrum(), nn.Linear(393, classes))
+
+
+def all_frozen(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.Linear(8, classes)).requires_grad_(False)
+
+
+class OneTable(nn.Module):
+    """The same weights below and above."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.body = nn.Linear(784, 10)
+        self.table = nn.Linear(10, classes)
+        self.top = nn.Linear(10, classes)
+        self.top.weight = self.table.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.top(self.table(self.body(x.flatten(1))).relu())
+
+
+def one_table(input_shape: tuple[int, ...], classes: int) -> OneTable:
+    return OneTable(classes)
+
+
+def small_resnet(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return networks._resnet(input_shape, classes, "batch", widths=(4, 8), blocks=1)
+
+
+def normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    features = nn.Conv2d(input_shape[0], 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU()
+    return nn.Sequential(*features, nn.Flatten(), nn.Linear(4 * 13 * 13, classes))
+
+
+class OddBuffers(nn.Module):
+    """A constant, a counter, and a sum that is replaced in every pass instead of changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor(0))
+        self.sums = Sums()
+        self.register_buffer("position", torch.arange(784.0).view(1, 28, 28) / 784)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += self.training
+        return self.sums(x) + self.position
+
+
+class Sums(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.total = self.total + x.mean()
+        return x
+
+
+def odd_buffers(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(OddBuffers(), nn.Flatten(), nn.Linear(784, classes))
+
+
+def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    sums = Sums()
+    sums.total = sums.total.double()
+    return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))
+
+
+def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """Without a kink, so that what is computed in two ways differs by rounding alone."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes)
+    )
