@@ -28,7 +28,7 @@ LAYERS = [
     ["world", "devices", "workers", "rounds", "budgets", "service"],
     ["runs"],
     ["checks", "comparison", "theory", "efficiency", "planning"],
-    ["plots", "display", "callbacks"],
+    ["plots", "page", "display", "callbacks"],
     ["experiments", "flower"],
     ["commands", "cli", "__main__"],
 ]
