@@ -16,6 +16,7 @@ from pmafl.commands.bound import bound
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
 from pmafl.commands.efficiency import efficiency
+from pmafl.commands.export import export
 from pmafl.commands.reproduce import reproduce
 from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, reproduce, efficiency, bound, schedule, settings, data):
+for command in (run, compare, export, reproduce, efficiency, bound, schedule, settings, data):
     app.command()(command)
 
 

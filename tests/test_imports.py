@@ -46,6 +46,7 @@ SIDE_DOORS = {
     "pmafl.learning.evaluation",
     "pmafl.learning.method",
     "pmafl.learning.quantise",
+    "pmafl.learning.rebuild",
     "pmafl.learning.task",
     "pmafl.plots.bound",
     "pmafl.scheduling.clairvoyant",

@@ -34,7 +34,7 @@ class LearningTask:
         inputs: Literal["standardised", "unit"] = "standardised",
     ) -> None:
         _check(dataset, partition)
-        self.seed = seed
+        self.seed, self.dataset = seed, dataset
         self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
         model = self.method.model
         layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
