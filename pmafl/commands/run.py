@@ -27,13 +27,19 @@ def run(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
+    wandb: Annotated[
+        str | None, typer.Option(metavar="PROJECT", help="Also log to Weights & Biases (extra: wandb).")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="EXPERIMENT", help="Also log to MLflow (extra: mlflow).")
+    ] = None,
 ) -> None:
     """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume.
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
     from pmafl import budgets, runs
-    from pmafl.callbacks import tensorboard as log_to_tensorboard
+    from pmafl import callbacks as logs
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
     from pmafl.plots import plot_run
@@ -48,7 +54,8 @@ def run(
     directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     this = runs.Run(directory)
     settings = None if resume else load(source, overrides | length)
-    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    callbacks: list[Callback] = [logs.tensorboard(tensorboard)] if tensorboard else []
+    callbacks += [log_to(place) for log_to, place in ((logs.wandb, wandb), (logs.mlflow, mlflow)) if place]
     console = screen()
     try:
         with watching(console) as watch:
