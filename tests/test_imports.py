@@ -48,6 +48,7 @@ SIDE_DOORS = {
     "pmafl.learning.evaluation",
     "pmafl.learning.method",
     "pmafl.learning.quantise",
+    "pmafl.learning.rebuild",
     "pmafl.learning.task",
     "pmafl.learning.uploads",
     "pmafl.plots.bound",

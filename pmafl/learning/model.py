@@ -150,6 +150,12 @@ class Model:
                 view.copy_(now.detach())
                 owner._buffers[key] = view
 
+    def state_dict(self, values: Tensor) -> dict[str, Tensor]:
+        """All parameters and buffers by name, as torch knows them, of a model with these values."""
+        self.load(values)
+        self._put_back()
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
             now = owner._buffers[key]
