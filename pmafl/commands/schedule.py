@@ -54,7 +54,6 @@ def schedule(
 
     --schema has every field with its unit and limits; docs/schedule.md has examples.
     """
-    from pmafl.scheduling import find_policy
     from pmafl.service import Asked, serve_lines
 
     if schema:
@@ -63,7 +62,7 @@ def schedule(
     if not problem and not stream:
         raise InputError("schedule needs PROBLEM.json, or - for standard input; --schema says what it is")
     asked = Asked(policy, assignments(option), seed, reasons)
-    find_policy(asked.policy, **asked.options)  # what is wrong with it is wrong for every line
+    asked.find()  # what is wrong with it is wrong for every line
     if not stream:
         _once(asked, _read(problem), as_json)
     elif problem in ("", "-"):

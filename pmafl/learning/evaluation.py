@@ -104,8 +104,8 @@ class Evaluator:
 class Test:
     """Tests models that have their leading weights in common.
 
-    Where these are the whole extractor, its features of the test samples are the same for all models: they
-    are given, or computed once.
+    Where these are the whole extractor, its features of the test samples are the same for all: given, or
+    computed once.
     """
 
     def __init__(self, evaluator: Evaluator, common: Tensor, features: Tensor | None = None) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pmafl.devices import Result, SimulatedDevices
-from pmafl.errors import InputError
 from pmafl.scheduling import Decision
 from pmafl.workers.cores import cores
 from pmafl.workers.crew import Crew
@@ -60,7 +59,10 @@ def _crew(world: World, team: Team, threads: int) -> Crew | None:
     if world.task is None:
         return None
     if team.engine == "ray":
-        raise InputError("--engine ray: one run on a Ray cluster is not there yet; use compare")
+        from pmafl.workers.cluster import Cluster
+
+        cluster = Cluster(team.address, world.task, world.settings)
+        return Crew(cluster, team.workers or cluster.cores)
     size = team.workers or cores()
     reason = _reason_to_be_alone(world.task, threads)
     if reason and team.workers not in (None, 1):

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import connection, get_context, parent_process
@@ -21,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pmafl.errors import InputError, NoAnswer
+from pmafl.errors import InputError
 from pmafl.learning.task import LearningTask
-from pmafl.workers.crew import AHEAD, Answer, Event
+from pmafl.workers.crew import AHEAD, Answer, Event, attempt
 from pmafl.workers.packing import Block, Form, pack, unpack
 from pmafl.workers.tasks import WorkerDied, cause, end_with_parent
 
@@ -128,18 +127,6 @@ def _serve(task: LearningTask, pipe: connection.Connection, common: Block, block
             tensors: list[Tensor] = []
             packed = pack(result, tensors)
             pipe.send((number, slot, packed, blocks[slot].write(tensors), error, seconds))
-
-
-def attempt(
-    task: LearningTask, kind: str, shared: Mapping[str, Any], part: Any
-) -> tuple[Any, Exception | None]:
-    """What came of a part, and what went wrong."""
-    try:
-        return task.do(kind, shared, part), None
-    except (InputError, NoAnswer) as error:
-        return None, type(error)(str(error))  # without its cause, which may not survive the way
-    except Exception:
-        return None, RuntimeError(traceback.format_exc())
 
 
 def _leave_the_parent(keep: Iterable[int]) -> None:
