@@ -72,19 +72,30 @@ def describe(run: Run, models: Models) -> dict[str, Any]:
         "algorithm": settings.learning.algorithm,
         "rounds": models.rounds,
         "network": {**made, "folders": list(settings.run.plugin_path)},
-        "inputs": inputs(task.dataset, settings),
+        "inputs": inputs(task.dataset, settings, tokens=bool(task.method.model.vocabulary)),
         "classes": list(task.dataset.class_names),
+        **(outputs(task.dataset) if task.dataset.regression else {}),
         "models": [],
         "versions": versions(),
     }
 
 
-def inputs(dataset: Dataset, settings: Settings) -> dict[str, Any]:
-    """From a stored sample to an input: divided, then minus the mean, over the deviation, per channel."""
+def outputs(dataset: Dataset) -> dict[str, Any]:
+    """From what a network gives to the values it predicts: times the deviation, plus the mean."""
+    return {"outputs": {"mean": list(dataset.target_mean), "std": list(dataset.target_std)}}
+
+
+def inputs(dataset: Dataset, settings: Settings, tokens: bool = False) -> dict[str, Any]:
+    """From a stored sample to an input: divided, then minus the mean, over the deviation, per channel.
+
+    Channels are along `axis` of a batch. Token ids are inputs as they are.
+    """
     as_bytes = dataset.x_test.dtype == np.uint8
-    standardised = settings.data.inputs == "standardised"
+    standardised = settings.data.inputs == "standardised" and not tokens
     return {
         "shape": list(dataset.input_shape),
+        "axis": dataset.channel_axis,
+        **({"tokens": True} if tokens else {}),
         "divided_by": 255.0 if as_bytes else 1.0,
         "mean": np.asarray(dataset.mean, float).tolist() if standardised else None,
         "std": np.asarray(dataset.std, float).tolist() if standardised else None,
