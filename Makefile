@@ -17,8 +17,8 @@ demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; go
 test: $(VENV)/.ready-dev  ## every test of less than 30 s of CPU, on all cores
 	$(PYTEST)
 
-test-all: $(VENV)/.ready-dev  ## also the heavy ones and the examples in docstrings; prints coverage and the slowest
-	$(PYTEST) -m 'not federation' --doctest-modules --cov --durations 20 tests pmafl
+test-all: $(VENV)/.ready-dev  ## also the heavy ones, more examples, and doctests; prints coverage and the slowest
+	$(PYTEST) -m 'not federation' --hypothesis-profile thorough --doctest-modules --cov --durations 20 tests pmafl
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
 	$(BIN)/python -m tests.portable

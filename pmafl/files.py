@@ -18,7 +18,8 @@ from pmafl.errors import InputError
 
 LOCK = ".lock"
 _LEFTOVER = re.compile(
-    r"\.((settings\.toml|(run|federation|summary)\.json|rounds.*|devices.*)|(state|heads)-\d+\.safetensors)\.\d+"
+    r"\.((settings\.toml|page\.html|(run|federation|summary)\.json|rounds.*|devices.*)|"
+    r"(state|heads)-\d+\.safetensors)\.\d+"
 )
 
 

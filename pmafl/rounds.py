@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 
 from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
+from pmafl.learning import threads
 from pmafl.scheduling import Decision, Outcome, QueueState, ask, begin, queues, tell
 from pmafl.settings import RunSettings, Settings
 from pmafl.streams import stream
 from pmafl.wireless import LARGEST, SMALLEST, Array, RoundProblem
+from pmafl.workers import Team, simulated_devices
 from pmafl.world import World, build_world, make_problem, outlook
 
 if TYPE_CHECKING:
@@ -28,10 +31,12 @@ if TYPE_CHECKING:
     from pmafl.learning.method import LearningState
 
 METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
+ERRORS = ("error", "error_std", "worst_tenth_error", "global_error")  # in place of accuracies, for values
 # Of every device in an evaluated round: its score, whether it took part, what it spent in the round and so
 # far, its channel's gain, and the clock and power that it was told (0 where it did not take part).
 DEVICE_COLUMNS = (
     "accuracy",
+    "error",
     "loss",
     "scheduled",
     "energy_j",
@@ -78,9 +83,11 @@ class Record:
     run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
-    together. `train_loss` is measured in a device's first pass over its samples. `notes` are what only some
-    devices can tell; in the file they stand beside the others. `per_device` has an array for each of
-    `DEVICE_COLUMNS` in rounds that were evaluated; it has a file of its own, ``devices.npy``.
+    together. `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
+    `error` and its like are the mean absolute error, and there are no accuracies; elsewhere they are not in
+    the file. `notes` are what only some devices can tell; in the file they stand beside the others.
+    `per_device` has an array for each of `DEVICE_COLUMNS` in rounds that were evaluated; it has a file of its
+    own, ``devices.npy``.
     """
 
     round: int
@@ -103,6 +110,10 @@ class Record:
     accuracy_std: float | None = None
     worst_tenth_accuracy: float | None = None
     global_accuracy: float | None = None
+    error: float | None = None
+    error_std: float | None = None
+    worst_tenth_error: float | None = None
+    global_error: float | None = None
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
@@ -113,6 +124,8 @@ class Record:
         values = asdict(replace(self, per_device={}))
         del values["per_device"]
         notes: dict[str, Any] = values.pop("notes")
+        if self.error is None:
+            values = {name: value for name, value in values.items() if name not in ERRORS}
         return values | notes
 
 
@@ -191,7 +204,9 @@ def _train(
 ) -> tuple[LearningState | None, dict[int, Result]]:
     """The learning side after the round, and what came from each device; uploads are not kept."""
     results: dict[int, Result] = {}
-    combining = world.method.combining(state.learning) if world.method and state.learning else None
+    combining = None
+    if world.method and state.learning:
+        combining = world.method.combining(state.learning, report.fleet.samples)
     for result in devices.train(state.round, decision, state.learning):
         if combining is not None and result.trained is not None:
             combining.add(result.device, result.trained, int(report.fleet.samples[result.device]))
@@ -276,7 +291,7 @@ def _record(
     devices, queue = decision.scheduled_devices, after.queues
     arrived = np.flatnonzero(outcome.delivered)
     energy_j = queue.spent_j / after.round
-    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in METRICS}
+    measured: dict[str, Any] = {name: _finite(getattr(metrics, name, None)) for name in (*METRICS, *ERRORS)}
     return Record(
         round=after.round - 1,
         scheduled=devices,
@@ -305,9 +320,12 @@ def _per_device(
 ) -> dict[str, NDArray[Any]]:
     """The columns of an evaluated round; NaN is "not known"."""
     unknown = np.full(report.fleet.devices, np.nan)
+    scores = (metrics.device_accuracy, metrics.device_error, metrics.device_loss) if metrics else (None,) * 3
+    accuracy, error, loss = (unknown if score is None else score for score in scores)
     return {
-        "accuracy": metrics.device_accuracy if metrics else unknown,
-        "loss": metrics.device_loss if metrics else unknown,
+        "accuracy": accuracy,
+        "error": error,
+        "loss": loss,
         "scheduled": decision.scheduled,
         "energy_j": decision.energy_j,
         "spent_j": queue.spent_j,
@@ -337,20 +355,31 @@ def play(
     """The rounds of a world, from a state (the start, if none is given) to the end."""
     devices, state = devices or SimulatedDevices(world), state or start(world)
     while state.round < world.settings.run.rounds:
-        state, record = advance(world, devices, state)
+        with _one_thread(world.settings):  # not beyond the round: between rounds the caller goes on
+            state, record = advance(world, devices, state)
         yield state, record
 
 
-def simulate(settings: Settings, callbacks: Iterable[Callback] = ()) -> Iterator[Record]:
+def _one_thread(settings: Settings) -> AbstractContextManager[None]:
+    return nullcontext() if settings.run.learning == "none" else threads()
+
+
+def simulate(
+    settings: Settings, callbacks: Iterable[Callback] = (), workers: int | None = None
+) -> Iterator[Record]:
     """Run the settings and give the record of each round as it happens.
+
+    Devices are trained by so many `workers` (default: one a core).
 
     >>> from pmafl.settings import load
     >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})
     >>> [record.round for record in simulate(wireless)]
     [0, 1, 2]
     """
-    world = build_world(settings)
-    for _, record in play(world):
-        for callback in callbacks:
-            callback(world, record)
-        yield record
+    with _one_thread(settings):
+        world = build_world(settings)
+    with simulated_devices(world, Team(workers)) as devices:
+        for _, record in play(world, devices):
+            for callback in callbacks:
+                callback(world, record)
+            yield record

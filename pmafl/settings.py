@@ -6,6 +6,8 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 """
 
 import difflib
+import hashlib
+import json
 import math
 import os
 import sys
@@ -31,7 +33,7 @@ from pmafl.brief import summary
 from pmafl.errors import InputError
 from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
-PRESETS = ("mnist", "cifar10")
+PRESETS = ("mnist", "cifar10", "watch")
 MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
 TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
 
@@ -205,20 +207,41 @@ class DataSettings(Section):
 
     dataset: str = Field(
         min_length=1,
-        description='"mnist", "fashion-mnist", "cifar10", a .npz file, or "package.module:callable"',
+        description='"mnist", "fashion-mnist", "cifar10", "watch", a .npz or .csv file, a folder/ with a '
+        'file per client, or "package.module:callable"',
     )
     directory: str = Field(
         default="", description="where the files are; empty: the cache, filled when needed"
     )
-    partition: Literal["shards", "iid", "dirichlet"] = Field(description='"shards", "iid" or "dirichlet"')
+    partition: Literal["shards", "iid", "dirichlet", "natural"] = Field(
+        description='"shards", "iid", "dirichlet", or "natural": a device is a client of the data'
+    )
     shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class a device")
     dirichlet_alpha: Positive = Field(default=0.5, description="for dirichlet: small is uneven, large is IID")
     test_split: Literal["all", "proportional"] = Field(
         default="all",
-        description='a device is tested on "all" test samples of its classes, or "proportional"',
+        description='a device is tested on "all" test samples of its classes, or "proportional"; natural '
+        "clients on their own",
     )
-    inputs: Literal["standardised", "unit"] = Field(
-        default="standardised", description='"standardised" (mean 0, deviation 1) or "unit" (0 to 1)'
+    inputs: Literal["standardised", "unit", "tokens"] = Field(
+        default="standardised",
+        description='"standardised" (mean 0, deviation 1), "unit" (0 to 1), or "tokens": whole numbers as '
+        "they are, which networks with an embedding get in any case",
+    )
+    layout: Literal["auto", "NTF", "NCT", "NHW", "NCHW", "NHWC"] = Field(
+        default="auto",
+        description="axes of own samples: N samples, C channels, H height, W width, T time, F features; "
+        '"auto" tells by their number and size',
+    )
+    task: Literal["auto", "classification", "regression"] = Field(
+        default="auto", description='of own data; "auto": whole numbers and words are classes'
+    )
+    target: str = Field(
+        default="", description="array or column of own data with labels or values; empty: y, label or target"
+    )
+    client: str = Field(
+        default="client",
+        description="array or column of own data that says whose a sample is, if it is there",
     )
 
 
@@ -239,7 +262,7 @@ class LearningSettings(Section):
 
     algorithm: str = Field(
         min_length=1,
-        description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
+        description='"pma", "fedavg", "ditto" and others (docs/algorithms.md), or "package.module:algorithm"',
     )
     model: str = Field(
         min_length=1,
@@ -374,6 +397,15 @@ class Settings(Section):
             yield "wireless", "none"
         yield "rounds", self.run.rounds
         yield "seed", self.run.seed
+
+    def changed(self) -> dict[str, Any]:
+        """What is not at its default, by `section.key`."""
+        known = self.model_dump(mode="json", exclude_defaults=True)
+        return {f"{section}.{key}": value for section, keys in known.items() for key, value in keys.items()}
+
+    def digest(self) -> str:
+        """Names these settings; settings that a later version adds, at their defaults, do not change it."""
+        return hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_toml(self) -> str:
         """The complete settings as TOML with a comment a key; `parse` reads it back unchanged."""

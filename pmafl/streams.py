@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-NAMES = ("placement", "fleet", "fading", "partition", "weights", "batches", "policy", "curvature")
+NAMES = ("placement", "fleet", "fading", "partition", "weights", "batches", "policy", "curvature", "tuning")
 
 
 def stream(seed: int, name: str, *index: int) -> np.random.Generator:

@@ -10,7 +10,7 @@ import numpy as np
 from pmafl import data, plugins
 from pmafl.brief import brief
 from pmafl.errors import InputError
-from pmafl.learning import Workload, workload
+from pmafl.learning import Workload, form_of, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
 from pmafl.settings import Settings
 from pmafl.streams import stream
@@ -49,6 +49,7 @@ class World:
         channel: the channels' model.
         method: the learning side's algorithm and network, or None without learning.
         task: the same with the data of all devices, where they are simulated.
+        notes: what was recognised in the data, for people.
     """
 
     settings: Settings
@@ -59,6 +60,7 @@ class World:
     channel: Channel = field(repr=False)
     method: Method | None = field(default=None, repr=False)
     task: LearningTask | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = field(default=(), repr=False)
 
 
 def build_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
@@ -72,7 +74,7 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
-    partition, costs, task = _learning_side(settings, dataset)
+    partition, costs, task, notes = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
         partition.sizes,
@@ -83,7 +85,7 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
     policy = find(settings.policy.name, **settings.policy.options)
     method = task.method if task else None
-    world = World(settings, fleet, position_m, costs, policy, channel, method, task)
+    world = World(settings, fleet, position_m, costs, policy, channel, method, task, notes)
     _check_uploads(world)
     _check_deadline(world)
     return world
@@ -97,22 +99,33 @@ def wireless_world(settings: Settings, dataset: data.Dataset | None = None) -> W
 
 def _learning_side(
     settings: Settings, dataset: data.Dataset | None
-) -> tuple[data.Partition, Workload, LearningTask | None]:
-    """Who holds what, the costs of the model, and the learning task unless learning is switched off.
+) -> tuple[data.Partition, Workload, LearningTask | None, tuple[str, ...]]:
+    """Who holds what, the costs of the model, the learning task unless it is switched off, and notes.
 
     Without learning, a known data set's split needs its label counts only, and no file.
     """
-    name, directory = settings.data.dataset, settings.data.directory
     if settings.run.learning == "none":
-        known = dataset or data.KNOWN.get(name) or data.load(name, directory)
-        costs = workload(settings.learning, known.input_shape, known.classes)
-        return data.split_data(settings, known), costs, None
+        known = dataset or data.known_data(settings.data)
+        form = form_of(known, settings.data.inputs)
+        costs = workload(settings.learning, known.input_shape, known.outputs, form)
+        partition = data.split_data(settings, known)
+        return partition, costs, None, _notes(known, partition)
     from pmafl.learning.task import LearningTask
 
-    dataset = dataset or data.load(name, directory)
+    dataset = dataset or data.load_data(settings.data)
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
-    return partition, task.method.workload, task
+    return partition, task.method.workload, task, _notes(dataset, partition)
+
+
+def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tuple[str, ...]:
+    """What was recognised in the data and how clients became devices, for people."""
+    unused = ""
+    if dataset.owners() is not None and partition.client is None:
+        unused = (
+            "the data say whose samples are, but are split otherwise; data.partition = 'natural' keeps them"
+        )
+    return tuple(filter(None, (*dataset.notes, partition.note, unused)))
 
 
 def _check_uploads(world: World) -> None:

@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, settings
 
 from pmafl.wireless.problem import RoundProblem
 
-# A busy machine is no reason to fail.
-settings.register_profile("pmafl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("pmafl")
+# A busy machine is no reason to fail. CI tries more examples than a developer waits for.
+for profile, examples in (("quick", 30), ("thorough", 100)):
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("quick")
 
 MNIST = {
     "bandwidth_hz": 1e7,

@@ -12,7 +12,7 @@ import pytest
 
 from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling import ask, find_policy
-from pmafl.scheduling.exchange import read_problem, write_decision
+from pmafl.scheduling.exchange import answer, read_question, write
 from pmafl.settings import load, parse
 from pmafl.wireless.cell import load_trace
 from pmafl.world import wireless_world
@@ -73,7 +73,7 @@ def damaged(text, rng):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("cases", [300, pytest.param(8000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("cases", [300, pytest.param(4000, marks=pytest.mark.heavy)])
 def test_damaged_settings_are_refused_or_mean_what_they_say(cases):
     rng = random.Random(cases)
     texts = [load(name, {"run.rounds": 3}).to_toml() for name in ("mnist", "cifar10")]
@@ -90,7 +90,7 @@ def test_damaged_settings_are_refused_or_mean_what_they_say(cases):
     assert taken > cases / 20
 
 
-@pytest.mark.parametrize("cases", [300, pytest.param(5000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("cases", [300, pytest.param(3000, marks=pytest.mark.heavy)])
 def test_damaged_problems_are_refused_or_decided_within_all_limits(cases):
     rng = random.Random(cases)
     policies = [find_policy(name) for name in ("dual", "set-expansion", "ocean", "rs-wel", "all")]
@@ -115,16 +115,18 @@ def test_damaged_problems_are_refused_or_decided_within_all_limits(cases):
                 where.pop(rng.choice(list(where)))
         text = json.dumps(raw)
         text = text if rng.random() < 0.9 else text[: rng.randrange(len(text))]
-        found = refused_in_one_line(lambda text=text: read_problem(text))
+        found = refused_in_one_line(lambda text=text: read_question(text))
         if found is None:
             continue
         policy = rng.choice(policies)
-        answer = refused_in_one_line(
-            lambda policy=policy, found=found: ask(policy, found[0], {}, np.random.default_rng(0), "fuzzed")
+        decision = refused_in_one_line(
+            lambda policy=policy, found=found: ask(
+                policy, found.problem, {}, np.random.default_rng(0), "fuzzed"
+            )
         )
-        if answer is not None:
+        if decision is not None:
             decided += 1
-            json.loads(write_decision(answer))
+            json.loads(write(answer(found, decision)))
     assert decided > cases / 20
 
 

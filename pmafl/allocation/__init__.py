@@ -18,13 +18,15 @@ from pmafl.allocation.frontier import (
     set_ends,
 )
 from pmafl.allocation.joint import joint
-from pmafl.allocation.roots import NOT_ZERO, rising_root
+from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root
 from pmafl.allocation.sets import Allocation, Allocator, Sets, count_fitting, energy_weights
 from pmafl.allocation.time_division import time_division
 
 __all__ = [
     "ALLOCATORS",
     "NOT_ZERO",
+    "SMALL_STEP",
+    "SMALL_VALUE",
     "Allocation",
     "Allocator",
     "Frontier",

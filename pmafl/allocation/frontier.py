@@ -15,10 +15,11 @@ possible (its end), and share, energy and the worth of band are closed forms of 
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pmafl.allocation.roots import NOT_ZERO, rising_root
+from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root
 from pmafl.wireless import (
     LN2,
     Array,
@@ -89,6 +90,9 @@ class Frontier:
         )
 
 
+_KNOWN: WeakKeyDictionary[RoundProblem, Frontier] = WeakKeyDictionary()
+
+
 def point(frontier: Frontier, log_y: Array) -> Point:
     r"""Share, energy, division of time and worth of band at y on each frontier.
 
@@ -146,28 +150,44 @@ def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> A
     return compute_j + frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
 
 
-def at_price(frontier: Frontier, log_price: Array, guess: Array) -> Array:
-    """log(y) where band is worth the price to each device: where it minimises E + price*share."""
+def at_price(
+    frontier: Frontier,
+    log_price: Array,
+    guess: Array,
+    small_step: float = SMALL_STEP,
+    small_value: float = SMALL_VALUE,
+) -> Array:
+    """log(y) where band is worth the price to each device: where it minimises E + price*share.
+
+    The last two say when the search may end, as in `rising_root`.
+    """
     if guess.size > BLOCK:
-        parts = blocks(guess.size)
-        return np.concatenate([at_price(frontier.take(b), log_price[b], guess[b]) for b in parts])
+        parts = (
+            at_price(frontier.take(b), log_price[b], guess[b], small_step, small_value)
+            for b in blocks(guess.size)
+        )
+        return np.concatenate(list(parts))
 
     def residual(log_y: Array) -> tuple[Array, Array]:
         at = point(frontier, log_y)
         return at.log_price - log_price, at.price_slope
 
-    return rising_root(residual, frontier.log_start, frontier.log_end, guess)
+    return rising_root(residual, frontier.log_start, frontier.log_end, guess, small_step, small_value)
 
 
 def frontiers(problem: RoundProblem) -> Frontier:
     """The frontier of every device of a problem.
 
-    Where nothing is uploaded there is none: whoever computes in time needs no band.
+    Where nothing is uploaded there is none: whoever computes in time needs no band. They are remembered for
+    as long as the problem lives, for whoever asks after the policy: nobody changes them.
     """
+    if (known := _KNOWN.get(problem)) is not None:
+        return known
     frontier = open_frontiers(problem)
     if not frontier.silent:
         for block in blocks(problem.devices):
             set_ends(frontier.take(block))  # a slice takes views: the ends are written into the arrays above
+    _KNOWN[problem] = frontier
     return frontier
 
 

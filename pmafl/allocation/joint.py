@@ -78,17 +78,22 @@ def _approach(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> 
         for _ in range(2):
             price = log_price[sets.owner]
             ended = price >= end_log_price
-            share = at.share * np.exp(exponent * np.clip(price - worth, -20, 20))
+            share = at.share * np.exp(exponent * _within(price - worth, 20.0))
             share = np.where(ended, members.min_share, share)
             total = np.maximum(sets.sum(share), NOT_ZERO)
             slope = np.minimum(sets.sum(np.where(ended, 0.0, share * exponent)) / total, -0.01)
-            log_price = log_price + np.clip(np.log(band / total) / slope, -5, 5)
-        step = np.clip((log_price[sets.owner] - worth) / at.price_slope, -2, 2)
+            log_price = log_price + _within(np.log(band / total) / slope, 5.0)
+        step = _within((log_price[sets.owner] - worth) / at.price_slope, 2.0)
         step = np.minimum(log_y + step, members.log_end) - log_y
         log_y = log_y + step
         if np.abs(step).max(initial=0.0) < 1e-3:
             break
     return log_price, log_y
+
+
+def _within(step: Array, largest: float) -> Array:
+    """The step, but no longer than this; much faster than `np.clip` on a few numbers."""
+    return np.minimum(np.maximum(step, -largest), largest)
 
 
 def _nothing_to_upload(members: Frontier, sets: Sets, weight: Array) -> Allocation:

@@ -30,23 +30,31 @@ def rising_root(
         start: first guess.
         small_step, small_value: after such a step of Newton's method from such a value the search ends.
     """
-    at = np.clip(start, low, high)
+    at = np.minimum(np.maximum(start, low), high)
     low_tried = high_tried = np.zeros(at.shape, bool)
     last = before_last = np.full(at.shape, np.inf)
-    for _ in range(STEPS):
+    for turn in range(STEPS):
         value, slope = residual(at)
         below, above = value <= 0, value >= 0
         low, high = np.where(below, at, low), np.where(above, at, high)
         low_tried, high_tried = low_tried | below, high_tried | above
-        newton, middle = at - value / slope, (low + high) / 2
-        # Between inflections Newton's method may run in circles: its steps must halve every second time.
-        circling = low_tried & high_tried & (np.abs(newton - at) > np.maximum(before_last / 2, small_step))
-        good = (newton >= low) & (newton <= high) & ~circling
-        end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
-        step = np.where(good, newton, np.where(circling, middle, end))
+        newton = at - value / slope
+        good = (newton >= low) & (newton <= high)
+        if turn >= 2:
+            # Between inflections Newton's method may run in circles: its steps must halve every second time.
+            long = np.abs(newton - at) > np.maximum(before_last / 2, small_step)
+            circling = low_tried & high_tried & long
+            good &= ~circling
+        step = newton
+        if not good.all():
+            middle = (low + high) / 2
+            end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
+            if turn >= 2:
+                end = np.where(circling, middle, end)
+            step = np.where(good, newton, end)
         before_last, last = last, np.abs(step - at)
         at = step
         rounding = 4e-15 * (1 + np.abs(at))
-        if np.all(last <= np.where(good & (np.abs(value) < small_value), small_step, rounding)):
+        if (last <= np.where(good & (np.abs(value) < small_value), small_step, rounding)).all():
             break
     return at

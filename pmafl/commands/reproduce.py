@@ -10,15 +10,19 @@ from pmafl.commands import AddressOption, EngineOption, SetOption, WorkersOption
 from pmafl.errors import InputError
 
 if TYPE_CHECKING:
-    from pmafl.experiments.study import Run, Scale
+    from pmafl.experiments.study import Scale
 
 RESULTS = Path("results")
-What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "claims"]
+What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "figures", "claims"]
 
 
 def reproduce(
     what: Annotated[
-        What, typer.Argument(metavar="FIGURE|all|claims", help="fig2 to fig7, all, or claims for the table.")
+        What,
+        typer.Argument(
+            metavar="FIGURE|all|figures|claims",
+            help="fig2 to fig7 or all of them; figures or claims: made again from what is kept, in seconds.",
+        ),
     ],
     dataset: Annotated[
         Literal["mnist", "cifar10"] | None,
@@ -39,6 +43,10 @@ def reproduce(
         Literal["chosen", "stated"],
         typer.Option(help="Training as the presets choose it, or with the numbers that the paper states."),
     ] = "chosen",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run these curves alone, as in 'pma, 10 of *' or '!rs-wel*'; may be given again."),
+    ] = None,
     set_: SetOption = None,
     out: Annotated[Path, typer.Option(help="Directory of the runs; done runs in it are kept.")] = Path(
         "runs/reproduce"
@@ -54,14 +62,18 @@ def reproduce(
     workers: WorkersOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Run what a figure of the paper shows, or go on with it, and draw it; `claims` reads what was run."""
+    """Run what a figure of the paper shows, or go on with it, keep what came out, and draw it."""
     from pmafl import comparison
-    from pmafl.display import running
     from pmafl.experiments import FIGURES, figure_module, report
+    from pmafl.experiments.making import draw_again, make
     from pmafl.experiments.study import Scale, planned
 
     if what == "claims":
-        return _write_claims(results or RESULTS, out)
+        return _write_claims(results or RESULTS)
+    if what == "figures":
+        for picture in draw_again(results or RESULTS):
+            typer.echo(f"{picture} and its tables are written")
+        return
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
@@ -83,22 +95,13 @@ def reproduce(
         jobs += planned(figure_module(name).curves(scale), scale, out, figure_module(name).SCHEDULING)
     comparison.check(jobs, engine)
     for (name, _), (scale, place) in places.items():
-        with running(f"{name} {scale.suffix}", engine, workers, address) as run:
-            _make(name, scale, out, place, run, set_ or [])
-
-
-def _make(name: str, scale: "Scale", out: Path, results: Path, run: "Run", set_: list[str]) -> None:
-    """One figure on one data set, from its runs to its files."""
-    from pmafl.experiments import figure_module, report
-    from pmafl.experiments.study import Scale, distinct, prepare
-
-    figure = figure_module(name)
-    study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run)
-    run(distinct([*study.wireless, *study.jobs]))
-    whole = Scale(scale.dataset, scale.reading)
-    commands = {"command": _command(name, scale, set_), "full_scale_command": _command(name, whole, [])}
-    picture = report.write(study, figure, results, commands)
-    typer.echo(f"{picture} and its tables are written")
+        whole = Scale(scale.dataset, scale.reading)
+        commands = {
+            "command": _command(name, scale, set_ or []),
+            "full_scale_command": _command(name, whole, []),
+        }
+        picture = make(name, scale, out, place, commands, only or [], (engine, workers, address))
+        typer.echo(f"{picture} and its tables are written")
 
 
 def _command(name: str, scale: "Scale", set_: list[str]) -> str:
@@ -110,8 +113,8 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
     return shlex.join([*words, *(word for text in set_ for word in ("--set", text))])
 
 
-def _write_claims(results: Path, out: Path) -> None:
+def _write_claims(results: Path) -> None:
     from pmafl.experiments.claims import write_claims
     from pmafl.experiments.statements import all_claims
 
-    typer.echo(f"{write_claims(all_claims(), results, out)} is written")
+    typer.echo(f"{write_claims(all_claims(), results)} is written")

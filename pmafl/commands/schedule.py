@@ -1,23 +1,27 @@
-"""`pmafl schedule`: one round's decision, for people and for programs."""
+"""`pmafl schedule`: one round's decision, for people and for programs, or one after another."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from pmafl.commands import assignments, screen
+from pmafl.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pmafl.scheduling import Decision
+    from pmafl.scheduling import Decision, Question
+    from pmafl.service import Asked
 
 MOST_ROWS = 100  # a table for people ends here; --json has everyone
 
 
 def schedule(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM.json", help="The round problem, or - .")],
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM.json", help="The round problem, or - for standard input.")
+    ] = "",
     policy: Annotated[str, typer.Option(help="Scheduling policy, or package.module:function.")] = "dual",
     option: Annotated[
         list[str] | None,
@@ -25,54 +29,90 @@ def schedule(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of policies that draw at random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="One JSON problem per line in, one JSON answer per line out.")
+    ] = False,
+    reasons: Annotated[
+        bool, typer.Option(help="Say in the JSON why devices were left out; without is faster.")
+    ] = True,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of problems and answers, and end.")
+    ] = False,
 ) -> None:
-    """Decide one round: who takes part, with what share of the band, time, clock and power."""
-    import numpy as np
+    """Decide one round: who takes part, with what share of the band, time, clock and power.
 
-    from pmafl.scheduling import (
-        Outlook,
-        allocate_given,
-        ask,
-        begin,
-        find_policy,
-        left_out,
-        read_problem,
-        write_decision,
-    )
-    from pmafl.streams import stream
+    PROBLEM.json is one JSON object. The cell: bandwidth_hz, noise_w_per_hz, deadline_s, energy_coefficient,
+    local_iterations, tradeoff, and, if known, the number of the round. devices: a list of objects with
+    samples, cycles_per_sample, max_frequency_hz, max_power_w, channel_gain, queue_j and upload_bits, and, if
+    known, id (a name of your own), budget_j, energy_cap_j, available, rounds_since and last_loss. What is the
+    same for all devices, such as upload_bits and budget_j, may stand once beside the cell. scheduled: a list
+    of devices that fixes the set. outlook and outcome: for policies that plan or remember.
 
-    found = find_policy(policy, **assignments(option))
-    round_problem, fixed = read_problem(_read(problem))
-    if fixed is None:
-        this_round = Outlook(round_problem, np.ones(1), round_problem.round + 1)  # there is no other
-        remembered = begin(found, this_round, policy)
-        decision = ask(found, round_problem, remembered, stream(seed, "policy"), policy)
+    The answer (--json) lists who is scheduled, and for each device in order bandwidth_share, compute_time_s,
+    upload_time_s, frequency_hz, power_w, compute_energy_j, upload_energy_j and queue_after_j; objective,
+    lower_bound and gap; and left_out: who was not scheduled, and why.
+
+    --schema has every field with its unit and limits; docs/schedule.md has examples.
+    """
+    from pmafl.service import Asked, serve_lines
+
+    if schema:
+        _print_schema()
+        return
+    if not problem and not stream:
+        raise InputError("schedule needs PROBLEM.json, or - for standard input; --schema says what it is")
+    asked = Asked(policy, assignments(option), seed, reasons)
+    asked.find()  # what is wrong with it is wrong for every line
+    if not stream:
+        _once(asked, _read(problem), as_json)
+    elif problem in ("", "-"):
+        serve_lines(asked, sys.stdin.buffer, sys.stdout)
     else:
-        decision = allocate_given(round_problem, fixed, "fixed")
+        with _open(problem) as lines:
+            serve_lines(asked, lines, sys.stdout)
+
+
+def _once(asked: "Asked", text: bytes, as_json: bool) -> None:
+    from pmafl.scheduling import answer, left_out, read_question, write
+    from pmafl.service import decide_once
+
+    question = read_question(text)
+    decision = decide_once(asked, question)
     if as_json:
-        typer.echo(write_decision(decision))
+        typer.echo(write(answer(question, decision, asked.reasons)))
         return
     console = screen()
-    console.print(_table(decision))
-    console.print(_sentence(decision, int(round_problem.samples[decision.scheduled].sum())))
-    for device, reason in sorted(left_out(round_problem, decision, MOST_ROWS).items()):
-        console.print(f"device {device} {reason}")
+    console.print(_table(question, decision))
+    console.print(_sentence(decision, int(question.problem.samples[decision.scheduled].sum())))
+    for device, reason in sorted(left_out(question.problem, decision, MOST_ROWS).items()):
+        console.print(f"device {_called(question, device)} {reason}")
     if (left := int((~decision.scheduled).sum())) > MOST_ROWS:
         console.print(f"and {left - MOST_ROWS} more were left out")
 
 
-def _read(path: str) -> bytes:
-    from pmafl.errors import InputError
+def _print_schema() -> None:
+    import json
 
+    from pmafl.scheduling import schema
+
+    typer.echo(json.dumps(schema(), indent=2))
+
+
+def _read(path: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read()
+    with _open(path) as file:
+        return file.read()
+
+
+def _open(path: str) -> IO[bytes]:
     try:
-        return Path(path).read_bytes()
+        return Path(path).open("rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); name a JSON file, or - ") from None
 
 
-def _table(decision: "Decision") -> "Table":
+def _table(question: "Question", decision: "Decision") -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -88,10 +128,16 @@ def _table(decision: "Decision") -> "Table":
     table = Table("device", *columns, title=f"policy {decision.policy}", box=box.SIMPLE, pad_edge=False)
     devices = decision.scheduled_devices
     for device in devices[:MOST_ROWS]:
-        table.add_row(str(device), *(f"{column[device]:.3g}" for column in columns.values()))
+        row = (f"{column[device]:.3g}" for column in columns.values())
+        table.add_row(_called(question, device), *row)
     if len(devices) > MOST_ROWS:
         table.add_row(f"and {len(devices) - MOST_ROWS} more")
     return table
+
+
+def _called(question: "Question", device: int) -> str:
+    """A device's name, whatever a stranger calls it, as a terminal can show it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(question.called(device)))
 
 
 def _sentence(decision: "Decision", samples: int) -> str:

@@ -17,15 +17,20 @@ from typing import Any, Literal
 import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
-from pmafl.experiments.evidence import Evidence, NotRun, load_evidence
+from pmafl.errors import InputError
+from pmafl.experiments.archive import FOLDER, Archive
+from pmafl.experiments.evidence import Evidence, load_study
 from pmafl.experiments.reasons import reason
-from pmafl.experiments.report import how_much, make_directory, title
-from pmafl.experiments.study import READINGS, Scale, manifest_path
+from pmafl.experiments.report import how_much, title
+from pmafl.experiments.study import READINGS, NotRun, NotTested, Scale
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
 SIMILAR_POINTS = 0.5
-REPRODUCED, DIRECTION, NOT, NOT_RUN = "reproduced", "direction only", "not reproduced", "not run"
+SIZE_MARGIN = 0.5  # of the paper's number
+REPRODUCED, DIRECTION, NOT = "reproduced", "direction only", "not reproduced"
+UNDECIDED, NOT_TESTED, NOT_RUN = "undecided", "not tested", "not run"
+VERDICTS = (REPRODUCED, DIRECTION, NOT, UNDECIDED, NOT_TESTED, NOT_RUN)
 DIVERGED = "the training diverged"
 OURS = {REPRODUCED: "holds", NOT: "does not hold"}  # of what the paper does not say
 
@@ -43,6 +48,7 @@ class Claim:
         unit: of both.
         kind: whether the number should be positive ("gain") or near 0 ("similar").
         ours: not a claim of the paper, but what we add to one.
+        exact: no run decides it, and no seed.
     """
 
     text: str
@@ -54,33 +60,52 @@ class Claim:
     unit: str = "points"
     kind: Kind = "gain"
     ours: bool = False
+    exact: bool = False
 
     def place(self, reading: str) -> str:
         """By which its reason is found, with its text."""
         return f"{self.figure}, {Scale(self.dataset, reading).suffix}"
 
 
-def verdict(kind: Kind, found: Estimate, paper: float | None) -> str:
-    """By the rules of `HEAD`."""
-    half_width = 0.0 if math.isnan(found.half_width) else found.half_width
+def verdict(kind: Kind, found: Estimate, paper: float | None) -> tuple[str, str]:
+    """By the rules of `HEAD`, with a remark. A wider interval never makes a better verdict."""
+    if math.isnan(found.half_width):
+        return UNDECIDED, "a single seed has no interval"
+    low, high = found.mean - found.half_width, found.mean + found.half_width
     if kind == "similar":
-        return REPRODUCED if abs(found.mean) < SIMILAR_POINTS else NOT
-    if found.mean - half_width <= 0:
-        return NOT
-    near = paper is None or abs(found.mean - paper) <= max(half_width, abs(paper) / 2)
-    return REPRODUCED if near else DIRECTION
+        return _within(low, high, -SIMILAR_POINTS, SIMILAR_POINTS)
+    if low <= 0:
+        if high < 0:
+            return NOT, "the sign is opposite"
+        narrow = found.half_width <= (SIMILAR_POINTS if paper is None else SIZE_MARGIN * abs(paper))
+        return (NOT, "no difference") if narrow else (UNDECIDED, "the interval holds 0")
+    if paper is None:
+        return REPRODUCED, ""
+    size, _ = _within(low, high, (1 - SIZE_MARGIN) * paper, (1 + SIZE_MARGIN) * paper)
+    if size == REPRODUCED:
+        return REPRODUCED, ""
+    return DIRECTION, "the interval does not decide its size" if size == UNDECIDED else "another size"
 
 
-def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, Any]]:
+def _within(low: float, high: float, least: float, most: float) -> tuple[str, str]:
+    """Whether an interval lies in a range (a test of equivalence), or beside it."""
+    if least < low and high < most:
+        return REPRODUCED, ""
+    return (NOT, "") if high <= least or low >= most else (UNDECIDED, "the interval reaches over the margin")
+
+
+def judge(claims: Sequence[Claim], results: Path) -> list[dict[str, Any]]:
     """A row for every claim, and on CIFAR-10 for every reading."""
+
+    archive = Archive(results)
 
     @cache
     def evidence(figure: str, dataset: str, reading: str) -> Evidence | NotRun:
-        return _found(figure, dataset, reading, results, out)
+        return _found(figure, dataset, reading, results, archive)
 
     @cache
     def others(figure: str, dataset: str, reading: str) -> dict[str, Evidence]:
-        found = _others(evidence(figure, dataset, reading), results / "tried", out)
+        found = _others(evidence(figure, dataset, reading), results / "tried")
         for name in READINGS:
             other = evidence(figure, dataset, name)
             if name != reading and isinstance(other, Evidence):
@@ -92,20 +117,20 @@ def judge(claims: Sequence[Claim], results: Path, out: Path) -> list[dict[str, A
         for reading in READINGS if claim.dataset == "cifar10" else ("chosen",):
             which = (claim.figure, claim.dataset, reading)
             row = _row(claim, reading, evidence(*which))
-            if row["verdict"] in (NOT, DIRECTION):
+            if row["verdict"] in (NOT, DIRECTION, UNDECIDED):
                 row["tried"] = list(_tried(claim, row, others(*which)))
             rows.append(row)
     return rows
 
 
-def _found(figure: str, dataset: str, reading: str, results: Path, out: Path) -> Evidence | NotRun:
+def _found(figure: str, dataset: str, reading: str, results: Path, archive: Archive) -> Evidence | NotRun:
     try:
-        return load_evidence(figure, dataset, reading, results, out)
+        return Evidence(load_study(figure, dataset, reading, results, archive))
     except NotRun as missing:
         return missing
 
 
-def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Evidence]:
+def _others(evidence: Evidence | NotRun, tried: Path) -> dict[str, Evidence]:
     """What else can be asked about a figure: its first rounds, and studies of it under other settings."""
     if isinstance(evidence, NotRun):
         return {}
@@ -114,7 +139,7 @@ def _others(evidence: Evidence | NotRun, tried: Path, out: Path) -> dict[str, Ev
     first_parts = (study.scale.rounds // part for part in (4, 2))
     found = {f"after {n} rounds": Evidence(study, until=n) for n in first_parts if n >= first_evaluation}
     for place in sorted(tried.glob("*/")):
-        other = _found(study.name, study.scale.dataset, study.scale.reading, place, out)
+        other = _found(study.name, study.scale.dataset, study.scale.reading, place, Archive(place))
         if isinstance(other, Evidence):
             found[how_much(other.study.scale)] = other
     return found
@@ -157,29 +182,22 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     try:
         if isinstance(evidence, NotRun):
             raise evidence
-        values = claim.read(evidence)
+        values = evidence.read(claim.read)
+    except NotTested as why:
+        return unknown | {"verdict": NOT_TESTED, "remark": str(why)}
     except NotRun as missing:
         return unknown | {"remark": str(missing)}
     if np.isnan(values).any():
         return unknown | {"remark": DIVERGED}
-    found = estimate(values)
-    decision = verdict(claim.kind, found, claim.paper)
+    found = Estimate(float(values.mean()), 0.0) if claim.exact else estimate(values)
+    decision, remark = verdict(claim.kind, found, claim.paper)
     return {
         "number": found.mean,
-        "half_width": None if math.isnan(found.half_width) else found.half_width,
-        "seeds": values.size,
+        "half_width": None if claim.exact or math.isnan(found.half_width) else found.half_width,
+        "seeds": 0 if claim.exact else values.size,
         "verdict": OURS.get(decision, decision) if claim.ours else decision,
-        "remark": _remark(claim, found, decision),
+        "remark": remark,
     }
-
-
-def _remark(claim: Claim, found: Estimate, decision: str) -> str:
-    """What the numbers themselves say."""
-    if decision != NOT or claim.kind == "similar":
-        return ""
-    if abs(found.mean) <= found.half_width:
-        return "the interval holds 0"
-    return "the sign is opposite" if found.mean < 0 else "no difference"
 
 
 def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
@@ -198,10 +216,14 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _count(rows: Sequence[dict[str, Any]]) -> str:
-    """How many of the paper's claims came out how."""
-    verdicts = [row["verdict"] for row in rows if not row["ours"]]
-    counts = (f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, DIRECTION, NOT, NOT_RUN))
-    return f"Of {len(verdicts)} claims of the paper: {', '.join(counts)}."
+    """How many of the paper's claims came out how: those with a number of its own, and the others."""
+    sentences = []
+    for kind, has_number in (("numbers", True), ("statements without a number", False)):
+        papers = [row for row in rows if not row["ours"] and (row["paper"] is not None) == has_number]
+        verdicts = [row["verdict"] for row in papers]
+        counts = (f"{verdicts.count(name)} {name}" for name in VERDICTS if name in verdicts)
+        sentences.append(f"Of {len(verdicts)} {kind} of the paper: {', '.join(counts)}.")
+    return " ".join(sentences)
 
 
 def _line(row: dict[str, Any], notes: Sequence[str]) -> str:
@@ -247,35 +269,27 @@ TITLES = {
 
 HEAD = """# The paper's claims, one by one
 
-Written by `pmafl reproduce claims` from run directories. Numbers are percentage points of the mean test
-accuracy over devices (mean of the evaluations in the last fifth of the rounds), paired by seed, unless a
-unit says otherwise; after ± the half-width of the 95% interval. **reproduced**: the interval lies above 0
-and holds the paper's number, or the two differ by less than half of the paper's. **direction only**: above
-0, another size. **not reproduced**: the rest. "Like" and "equal" must be within half a point or percent. A
-single seed has no interval; its number is judged as it is. **not run**: the runs behind it are missing.
-Where fewer devices train than the paper's 100 (it is said above the table), "10 devices" and "50 devices"
-are a tenth and a half of them, and numbers of the wireless side (in %) are still of all 100.
+Written by `pmafl reproduce claims` from the runs that are kept in `evidence/`. Numbers are percentage
+points of the mean test accuracy over devices (mean of the evaluations in the last fifth of the rounds),
+paired by seed, unless a unit says otherwise; after ± the half-width of the 95% interval. All verdicts are
+about the whole interval, so that noise cannot help. **reproduced**: it lies above 0 and, where the paper
+has a number, between half and one and a half times that; for "like" and "equal" within half a point or
+percent. **direction only**: above 0, but not within that range. **not reproduced**: below 0, or so narrow
+around 0 that a difference would show (half-width at most half of the paper's number, or half a point);
+for "like" and "equal" outside of half a point. **undecided**: the interval decides neither, or there is
+none because there is one seed. **not tested**: fewer devices train than the paper's 100, and less than
+five of them a round: that is hardly an average. **not run**: there are no such runs. "10 devices" and "50
+devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
+100.
 """
 
 
-def write_claims(claims: Sequence[Claim], results: Path, out: Path) -> Path:
-    """`CLAIMS.md` and `CLAIMS.json`; where a figure is there but not its runs, its rows stay."""
-    make_directory(results)
-    table = results / "CLAIMS.json"
-    before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
-    known = {_identity(row): row for row in before}
-
-    def newest(row: dict[str, Any]) -> dict[str, Any]:
-        figure = manifest_path(results, row["figure"], Scale(row["dataset"], row["reading"]))
-        kept = row["verdict"] == NOT_RUN and figure.is_file()
-        return known.get(_identity(row), row) if kept else row
-
-    rows = [newest(row) for row in judge(claims, results, out)]
-    write_atomically(table, (json.dumps(rows, indent=1) + "\n").encode())
+def write_claims(claims: Sequence[Claim], results: Path) -> Path:
+    """`CLAIMS.md` and `CLAIMS.json`, from what is kept beside the figures."""
+    if not any((results / FOLDER).glob("*.jsonl.gz")):
+        raise InputError(f"{results / FOLDER}: holds no runs; make a figure first (pmafl reproduce fig5)")
+    rows = judge(claims, results)
+    write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
     path = results / "CLAIMS.md"
     write_atomically(path, to_markdown(rows).encode())
     return path
-
-
-def _identity(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[key] for key in ("figure", "dataset", "reading", "claim"))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pmafl.comparison import estimate
-from pmafl.experiments.study import Curve, Study, final, history, of_curve, summaries
+from pmafl.experiments.study import Curve, Study, final, history, summaries
 from pmafl.plots import COLOURS, figure
 
 LINE_STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
@@ -43,7 +43,7 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
     """
     colours, styles, late = _colours(study.curves), _styles(study.curves), []
     for curve in curves:
-        rounds, values = history(of_curve(study.jobs, curve.method, curve.value), quantity)
+        rounds, values = history(study.learned(curve), quantity)
         drawn = SCALES[quantity] * values.mean(axis=0)
         late.append(drawn[len(drawn) // 2 :])
         style = curve.style or styles[curve.value]
@@ -72,10 +72,10 @@ def same_limits(left: Axes, right: Axes) -> None:
 
 def ends(axes: Axes, study: Study, quantity: str) -> None:
     """What every curve ends with, with its 95% interval over seeds."""
-    for position, curve in enumerate(study.curves):
-        found = estimate(SCALES[quantity] * final(of_curve(study.jobs, curve.method, curve.value), quantity))
+    for position, curve in enumerate(study.shown):
+        found = estimate(SCALES[quantity] * final(study.learned(curve), quantity))
         axes.errorbar(position, found.mean, found.half_width, fmt="o", color=COLOURS[0], capsize=4)
-    axes.set_xticks(range(len(study.curves)), [curve.value.rpartition(" ")[2] for curve in study.curves])
+    axes.set_xticks(range(len(study.shown)), [curve.value.rpartition(" ")[2] for curve in study.shown])
     axes.set_ylabel(LABELS[quantity])
 
 
@@ -85,7 +85,7 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
     values = study.values
     width = 0.8 / len(colours)
     for curve in study.curves:
-        found = estimate(summaries(of_curve(study.wireless, curve.method, curve.value), metric))
+        found = estimate(summaries(study.alone(curve), metric))
         place = values.index(curve.value) + width * (
             list(colours).index(curve.method) - len(colours) / 2 + 0.5
         )

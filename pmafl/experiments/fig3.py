@@ -15,6 +15,10 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "fedavg": {"learning.algorithm": "fedavg"},
     "fedrep, double work": {"learning.algorithm": "fedrep"},
     "fedrep, equal work": {"learning.algorithm": "fedrep", "learning.options": {"work": "equal"}},
+    "fedrep, extractor first": {
+        "learning.algorithm": "fedrep",
+        "learning.options": {"order": "extractor-first"},
+    },
     "local": {"learning.algorithm": "local"},
 }
 OURS = ("local",)
@@ -36,7 +40,7 @@ def curves(scale: Scale) -> list[Curve]:
 
 def draw(study: Study) -> Figure:
     drawing, (left, right) = panels()
-    lines(left, study, study.curves, "accuracy")
-    lines(right, study, study.curves, "loss")
-    shared_legend(drawing, study.curves)
+    lines(left, study, study.shown, "accuracy")
+    lines(right, study, study.shown, "loss")
+    shared_legend(drawing, study.shown)
     return drawing

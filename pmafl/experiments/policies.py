@@ -15,7 +15,7 @@ OCEAN_SPLIT = "ocean, best fixed split"
 def policy_curves(
     scale: Scale, key: str, values: Sequence[float], pattern: str, matters_to_rs_wel: bool
 ) -> list[Curve]:
-    """The paper's three policies and two of ours, each for all values of a setting.
+    """The paper's three policies and three of ours, each for all values of a setting.
 
     RS-WEL knows neither budgets nor V: where the setting is one of those, its run is the same for all values.
     """
@@ -31,10 +31,11 @@ def policy_curves(
                 "rs-wel",
                 shown,
                 {**alone, "policy.name": "rs-wel"},
-                shown=matters_to_rs_wel or value == values[0],
+                drawn=matters_to_rs_wel or value == values[0],
                 style=None if matters_to_rs_wel else "-.",
             ),
             Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
+            Curve("steady", shown, {**settings, "policy.name": "steady"}, ours=True),
             Curve(OCEAN_SPLIT, shown, {**settings, "policy.name": "ocean"}, ours=True, tuned=True),
         ]
     return found
@@ -43,13 +44,13 @@ def policy_curves(
 def draw_policies(study: Study) -> Figure:
     drawing, (left, right) = panels()
     draw_accuracies(study, left, right)
-    shared_legend(drawing, study.curves)
+    shared_legend(drawing, study.shown)
     return drawing
 
 
 def draw_accuracies(study: Study, left: Axes, right: Axes) -> None:
     """The paper's curves, and beside them ours with its set expansion."""
-    shown = [curve for curve in study.curves if curve.shown]
+    shown = [curve for curve in study.shown if curve.drawn]
     lines(left, study, [curve for curve in shown if not curve.ours], "accuracy")
     lines(right, study, [c for c in shown if c.ours or c.method == "set-expansion"], "accuracy")
     left.set_title("the paper's curves")

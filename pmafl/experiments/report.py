@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pmafl.comparison import Array, Job, estimate
+from pmafl.comparison import Array, estimate
 from pmafl.errors import InputError
+from pmafl.experiments.archive import Kept
 from pmafl.experiments.study import (
     Curve,
     Scale,
@@ -24,13 +25,12 @@ from pmafl.experiments.study import (
     history,
     manifest,
     manifest_path,
-    of_curve,
     summaries,
 )
 from pmafl.plots import STYLE
 from pmafl.runs import write_atomically
 
-Read = Callable[[Sequence[Job], str], Array]
+Read = Callable[[Sequence[Kept], str], Array]
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 FINAL = ("accuracy", "loss")
 WIRELESS = (
@@ -77,9 +77,9 @@ def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str
         drawing.suptitle(textwrap.fill(title(study), 90), fontsize=11)
         drawing.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
         drawing.savefig(stem.with_suffix(".png"))
-    tables = {"": _by_round(study), "-final": _finals(study.jobs, study.curves, FINAL, final)}
+    tables = {"": _by_round(study), "-final": _finals(study.learned, study.shown, FINAL, final)}
     if study.wireless:
-        tables["-wireless"] = _finals(study.wireless, study.curves, WIRELESS, summaries)
+        tables["-wireless"] = _finals(study.alone, study.curves, WIRELESS, summaries)
     for ending, rows in tables.items():
         write_atomically(stem.with_name(f"{stem.name}{ending}.csv"), _csv(rows).encode())
     write_atomically(stem.with_suffix(".json"), manifest(study, commands).encode())
@@ -102,25 +102,25 @@ def how_much(scale: Scale) -> str:
 
 def _by_round(study: Study) -> Iterable[Sequence[Any]]:
     yield ("method", "value", "seeds", "round", *_columns(FINAL))
-    for curve in study.curves:
-        jobs = of_curve(study.jobs, curve.method, curve.value)
-        histories = [history(jobs, quantity) for quantity in FINAL]
+    for curve in study.shown:
+        kept = study.learned(curve)
+        histories = [history(kept, quantity) for quantity in FINAL]
         for index, number in enumerate(histories[0][0]):
             estimates = (estimate(values[:, index]) for _, values in histories)
             numbers = (part for found in estimates for part in (found.mean, found.half_width))
-            yield (curve.method, curve.value, len(jobs), int(number), *map(_shown, numbers))
+            yield (curve.method, curve.value, len(kept), int(number), *map(_shown, numbers))
 
 
 def _finals(
-    all_jobs: Sequence[Job], curves: Sequence[Curve], quantities: Sequence[str], read: Read
+    runs_of: Callable[[Curve], Sequence[Kept]], curves: Sequence[Curve], quantities: Sequence[str], read: Read
 ) -> Iterable[Sequence[Any]]:
     yield ("method", "value", "options", "seeds", *_columns(quantities))
     for curve in curves:
-        jobs = of_curve(all_jobs, curve.method, curve.value)
-        estimates = (estimate(read(jobs, quantity)) for quantity in quantities)
+        kept = runs_of(curve)
+        estimates = (estimate(read(kept, quantity)) for quantity in quantities)
         numbers = (part for found in estimates for part in (found.mean, found.half_width))
         options = " ".join(f"{k}={v}" for k, v in curve.settings.get("policy.options", {}).items())
-        yield (curve.method, curve.value, options, len(jobs), *map(_shown, numbers))
+        yield (curve.method, curve.value, options, len(kept), *map(_shown, numbers))
 
 
 def _columns(quantities: Iterable[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """What the figures have in common: their curves, the runs behind these, and the numbers read from the runs.
 
 All runs of all figures stand in one directory and are named by their settings, so that a run which two
-figures share is made once, and an interrupted study goes on where it was.
+figures share is made once, and an interrupted study goes on where it was. Their numbers come from an archive,
+which knows runs whose directories are gone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from pmafl import comparison, runs
+from pmafl import comparison
 from pmafl.comparison import Array, Job
 from pmafl.data import KNOWN
 from pmafl.errors import InputError
+from pmafl.experiments.archive import Archive, Kept
 from pmafl.settings import Settings, load
 
 # On CIFAR-10 the preset departs from the paper where FedAvg would not train (docs/cifar10-study.md).
@@ -36,6 +39,14 @@ OWN_KEYS = {"run.rounds", "run.seed", "run.learning", "run.wireless", "policy.op
 Run = Callable[[Sequence[Job]], None]
 
 
+class NotRun(Exception):
+    """There are no runs for what is asked."""
+
+
+class NotTested(NotRun):
+    """The runs are too small for what is asked."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """One line of a figure.
@@ -46,7 +57,7 @@ class Curve:
         settings: over the preset.
         ours: whether it goes beyond the paper.
         tuned: whether OCEAN's fixed split is to be found first, the one that schedules most.
-        shown: whether it is drawn (RS-WEL knows no budget: one line is enough).
+        drawn: whether it is (RS-WEL knows no budget: one line is enough).
         style: of the line, where it has no value of its own.
     """
 
@@ -55,7 +66,7 @@ class Curve:
     settings: Mapping[str, Any]
     ours: bool = False
     tuned: bool = False
-    shown: bool = True
+    drawn: bool = True
     style: str | None = None
 
 
@@ -124,6 +135,8 @@ class Study:
     Attributes:
         jobs: with learning, over `Scale.seeds`; those that would train alike are one run.
         wireless: without, over `Scale.wireless_seeds`; empty where the wireless cell plays no part.
+        behind: runs that these depend on: of splits that were tried, and schedules of those that learn.
+        archive: what is known of them.
     """
 
     name: str
@@ -131,24 +144,52 @@ class Study:
     curves: tuple[Curve, ...]
     jobs: tuple[Job, ...]
     wireless: tuple[Job, ...]
+    behind: tuple[Job, ...]
+    archive: Archive
 
     @property
     def values(self) -> list[str]:
         """Of what the figure varies, in its order."""
         return list(dict.fromkeys(curve.value for curve in self.curves))
 
+    def learned(self, curve: Curve) -> list[Kept]:
+        """The runs of a curve that are done."""
+        return self._known(self.jobs, curve)
 
-def prepare(name: str, curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool, run: Run) -> Study:
+    def alone(self, curve: Curve) -> list[Kept]:
+        """The same, of those without learning."""
+        return self._known(self.wireless, curve)
+
+    def _known(self, jobs: Sequence[Job], curve: Curve) -> list[Kept]:
+        return [kept for job in of_curve(jobs, curve.method, curve.value) if (kept := self.archive.find(job))]
+
+    @property
+    def shown(self) -> tuple[Curve, ...]:
+        """The curves with runs that are done."""
+        return tuple(curve for curve in self.curves if self.learned(curve))
+
+
+def prepare(
+    name: str, curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool, run: Run, archive: Archive
+) -> Study:
     """List all runs of a figure; what the list depends on (splits, schedules) is found first, by `run`."""
     curves = list(curves)
     scale.check(curves)
-    settled = tuple(_tune(curve, scale, out, run) if curve.tuned else curve for curve in curves)
+    trials = [_trials(curve, scale, out) if curve.tuned else {} for curve in curves]
+    behind = [job for splits in trials for jobs in splits.values() for job in jobs]
+    run(behind)
+    settled = tuple(
+        _tuned(curve, splits, archive) if splits else curve
+        for curve, splits in zip(curves, trials, strict=True)
+    )
     learning = _learning_jobs(settled, scale, out)
     if not scheduling:
-        return Study(name, scale, settled, learning, ())
+        return Study(name, scale, settled, learning, (), tuple(behind), archive)
     schedules = _learning_jobs(settled, scale, out, WIRELESS_ONLY)
     run(distinct(schedules))
-    return Study(name, scale, settled, _train_once(learning, schedules), _wireless_jobs(settled, scale, out))
+    wireless = _wireless_jobs(settled, scale, out)
+    jobs = _train_once(learning, schedules, archive)
+    return Study(name, scale, settled, jobs, wireless, (*behind, *schedules), archive)
 
 
 def planned(curves: Iterable[Curve], scale: Scale, out: Path, scheduling: bool) -> list[Job]:
@@ -179,26 +220,22 @@ def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[
     return [replace(job, variation=(("method", curve.method), ("value", curve.value))) for job in jobs]
 
 
-def _train_once(jobs: Sequence[Job], schedules: Sequence[Job]) -> tuple[Job, ...]:
+def _train_once(jobs: Sequence[Job], schedules: Sequence[Job], archive: Archive) -> tuple[Job, ...]:
     """One run for jobs that schedule the same devices: learning sees nothing else of the cell.
 
     Where one of them is done already, that one is taken.
     """
-
-    def key(schedule: Job) -> tuple[Any, ...]:
-        return (schedule.seed, *(tuple(r["scheduled"]) for r in runs.read_records(schedule.directory)))
-
-    keys = [key(schedule) for schedule in schedules]
-    waiting = {job.directory for job in comparison.unfinished(jobs)}
-    chosen: dict[tuple[Any, ...], Job] = {}
+    keys = [(schedule.seed, _must(archive, schedule).schedule) for schedule in schedules]
+    waiting = {job.directory for job in archive.unfinished(jobs)}
+    chosen: dict[tuple[int, str], Job] = {}
     for job, which in sorted(zip(jobs, keys, strict=True), key=lambda pair: pair[0].directory in waiting):
         chosen.setdefault(which, job)
     return tuple(replace(chosen[k], variation=job.variation) for job, k in zip(jobs, keys, strict=True))
 
 
-def _tune(curve: Curve, scale: Scale, out: Path, run: Run) -> Curve:
-    """The curve with the fixed split that schedules most samples, by the wireless side of other seeds."""
-    trials = {
+def _trials(curve: Curve, scale: Scale, out: Path) -> dict[float, list[Job]]:
+    """The wireless side of a curve by its fixed split, with other seeds than the figures'."""
+    return {
         split: _jobs(
             replace(curve, settings={**curve.settings, "policy.options": {"compute_fraction": split}}),
             scale,
@@ -208,13 +245,24 @@ def _tune(curve: Curve, scale: Scale, out: Path, run: Run) -> Curve:
         )
         for split in SPLITS
     }
-    run([job for jobs in trials.values() for job in jobs])
+
+
+def _tuned(curve: Curve, trials: Mapping[float, Sequence[Job]], archive: Archive) -> Curve:
+    """The curve with the fixed split that schedules most samples."""
 
     def scheduled(split: float) -> float:
-        return float(np.mean([_summary(job)["scheduled_samples_per_round"] for job in trials[split]]))
+        known = [_must(archive, job) for job in trials[split]]
+        return float(summaries(known, "scheduled_samples_per_round").mean())
 
     best = max(SPLITS, key=scheduled)
     return replace(curve, settings={**curve.settings, "policy.options": {"compute_fraction": best}})
+
+
+def _must(archive: Archive, job: Job) -> Kept:
+    found = archive.find(job)
+    if found is None:
+        raise NotRun(f"{job.directory} is not finished")
+    return found
 
 
 def distinct(jobs: Iterable[Job]) -> list[Job]:
@@ -222,49 +270,50 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
     return list({job.directory: job for job in jobs}.values())
 
 
+def wanted(jobs: Iterable[Job], patterns: Sequence[str]) -> list[Job]:
+    """The jobs of curves "METHOD, VALUE" that match a pattern, and none of those that begin with !."""
+    some = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    none = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
+
+    def chosen(job: Job) -> bool:
+        name = ", ".join(str(value) for _, value in job.variation)
+        return any(fnmatch(name, p) for p in some) and not any(fnmatch(name, p) for p in none)
+
+    return [job for job in jobs if chosen(job)]
+
+
 def of_curve(jobs: Iterable[Job], method: str, value: str) -> list[Job]:
     return [job for job in jobs if job.variation == (("method", method), ("value", value))]
 
 
-def history(jobs: Sequence[Job], quantity: str, until: int | None = None) -> tuple[Array, Array]:
-    """Rounds that were evaluated, and a quantity of their records, one row a run; NaN for a diverged loss.
+def history(kept: Sequence[Kept], quantity: str, until: int | None = None) -> tuple[Array, Array]:
+    """Rounds that were evaluated, and a quantity of them, one row per run; NaN for a diverged loss.
 
     With `until`, only the first rounds.
     """
-    rounds, values = [], []
-    for job in jobs:
-        records = runs.read_records(job.directory)[:until]
-        measured = [r for r in records if r["accuracy"] is not None]
-        rounds = [r["round"] + 1 for r in measured]
-        values.append([r[quantity] for r in measured])
-    return np.array(rounds, dtype=float), np.array(values, dtype=float)
+    accuracy = kept[0].column("accuracy")[:until]
+    rounds = np.flatnonzero(~np.isnan(accuracy))
+    return (rounds + 1).astype(np.float64), np.array([run.column(quantity)[rounds] for run in kept])
 
 
-def final(jobs: Sequence[Job], quantity: str, until: int | None = None) -> Array:
+def final(kept: Sequence[Kept], quantity: str, until: int | None = None) -> Array:
     """Mean over the last part of the rounds, one entry per run."""
-    rounds, values = history(jobs, quantity, until)
+    rounds, values = history(kept, quantity, until)
     return np.asarray(values[:, rounds > (1 - LAST_PART) * rounds.max()].mean(axis=1))
 
 
-def summaries(jobs: Sequence[Job], metric: str) -> Array:
+def summaries(kept: Sequence[Kept], metric: str) -> Array:
     """A number of the summaries, one entry per run."""
-    return np.array([_summary(job)[metric] for job in jobs], dtype=float)
+    return np.array([run.numbers[metric] for run in kept], dtype=float)
 
 
-def _summary(job: Job) -> dict[str, Any]:
-    found = runs.read_summary(job.directory)
-    if found is None:
-        raise FileNotFoundError(job.directory)
-    return found
-
-
-def _versions(jobs: Sequence[Job]) -> dict[str, str]:
+def _versions(kept: Iterable[Kept]) -> dict[str, str]:
     """With which the runs were made; several of one package where they differ."""
     found: dict[str, set[str]] = {}
-    for job in distinct(jobs):
-        for package, version in _summary(job)["versions"].items():
+    for run in kept:
+        for package, version in run.versions.items():
             found.setdefault(package, set()).add(version)
-    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
+    return {package: ", ".join(sorted(versions)) for package, versions in sorted(found.items())}
 
 
 def manifest_path(results: Path, figure: str, scale: Scale) -> Path:
@@ -286,7 +335,7 @@ def manifest(study: Study, commands: Mapping[str, str]) -> str:
                 "devices": scale.training_devices,
                 "overrides": dict(scale.overrides),
                 **commands,
-                "versions": _versions([*study.jobs, *study.wireless]),
+                "versions": _versions(run for job in study.jobs if (run := study.archive.find(job))),
             },
             indent=2,
         )

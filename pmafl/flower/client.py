@@ -121,7 +121,7 @@ def evaluate(message: Message, context: Context) -> Message:
     metrics = learning.evaluate(LearningState(received, held))
     if not math.isfinite(metrics.loss):
         raise Diverged("the loss is no number: what came does not fit what is held here")
-    return reply_to(message, score=numbers_record(Score(metrics.accuracy, metrics.loss)))
+    return reply_to(message, score=numbers_record(Score(float(metrics.device_score[0]), metrics.loss)))
 
 
 def _tensors(arrays: Arrays, place: Any) -> dict[str, Tensor]:

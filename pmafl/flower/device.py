@@ -26,7 +26,7 @@ import numpy as np
 from flwr.app import Context
 
 from pmafl import data, plugins
-from pmafl.data import from_arrays, read_npz
+from pmafl.data import from_arrays, read_own
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
 from pmafl.settings import parse
@@ -75,7 +75,8 @@ class Device:
         everything = [np.arange(len(labels)) for labels in dataset.labels()]
         partition = data.Partition([everything[0]], [everything[1]])
         seed, inputs = self.settings.run.seed, self.settings.data.inputs
-        return LearningTask(self.settings.learning, dataset, partition, seed, inputs)
+        numbers = [self.number]
+        return LearningTask(self.settings.learning, dataset, partition, seed, inputs, numbers)
 
     @contextmanager
     def metered(self) -> Iterator[Meter]:
@@ -104,7 +105,9 @@ class Device:
     def _own_data(self) -> data.Dataset:
         """The node's own samples, scaled as everyone's."""
         path, task = Path(str(self._config["data"])), self.task
-        dataset = from_arrays(str(path), read_npz(path), str(path), classes=task.classes)
+        reading = data.reading_of(self.settings.data)
+        reading = replace(reading, task="regression" if task.regression else "classification")
+        dataset = from_arrays(str(path), read_own(path, reading), str(path), task.classes, reading)
         if dataset.input_shape != tuple(task.input_shape):
             raise InputError(
                 f"node config data = {path}: a sample is {dataset.input_shape}; "
@@ -156,5 +159,5 @@ def _world(settings: str) -> World:
 @lru_cache(maxsize=1)
 def _split(settings: str) -> tuple[data.Dataset, data.Partition]:
     parsed = parse(settings)
-    dataset = data.load(parsed.data.dataset, parsed.data.directory)
+    dataset = data.load_data(parsed.data)
     return dataset, data.split_data(parsed, dataset)

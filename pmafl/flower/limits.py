@@ -32,6 +32,7 @@ class Limits:
         energy_coefficient, local_iterations: of the model of the CPU, kappa and tau.
         deadline_s: time of a round.
         timeout_s: how long the server waits for an answer.
+        most_score: of a test; an accuracy is at most 1, an error has no such limit.
     """
 
     devices: int
@@ -41,6 +42,7 @@ class Limits:
     local_iterations: int
     deadline_s: float
     timeout_s: float
+    most_score: float = 1.0
 
     def check_profile(self, profile: Profile) -> None:
         """A device there is, quantities within `BELIEVED_FACTOR` of the settings', a passive channel."""
@@ -72,7 +74,7 @@ class Limits:
                 raise Refused(f"its {name} is {said_j:g} without a meter; the order's is {ordered_j:g}")
 
     def check_score(self, score: Score) -> None:
-        _within("accuracy", score.accuracy, 0.0, 1.0)
+        _within("accuracy" if self.most_score == 1.0 else "error", score.accuracy, 0.0, self.most_score)
 
 
 def limits_of(world: World, timeout_s: float) -> Limits:
@@ -90,6 +92,7 @@ def limits_of(world: World, timeout_s: float) -> Limits:
         local_iterations=world.costs.charged_iterations,
         deadline_s=world.settings.cell.deadline_s,
         timeout_s=timeout_s,
+        most_score=LARGEST if world.method and world.method.model.objective.regression else 1.0,
     )
 
 

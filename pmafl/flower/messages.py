@@ -38,7 +38,7 @@ class Task:
         run: name of the run; heads belong to one.
         round: counted from 0.
         settings: the complete settings as TOML.
-        input_shape, classes: of the data.
+        input_shape, classes: of the data; `classes` are the values to predict where it is a `regression`.
         mean, std: by which inputs are standardised.
     """
 
@@ -49,6 +49,7 @@ class Task:
     classes: int
     mean: list[float]
     std: list[float]
+    regression: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Score:
-    """A device's test accuracy and loss."""
+    """A device's test accuracy (the mean absolute error where values are predicted) and loss."""
 
     accuracy: float
     loss: float

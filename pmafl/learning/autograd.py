@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
@@ -52,7 +51,7 @@ class Autograd:
         for x, y in samples.chunks(count if self.model.coupled else self.model.chunk):
             with self._arithmetic():
                 scores = self._forward(x)
-            share = functional.cross_entropy(scores.float(), y, reduction="sum") / count
+            share = self.model.objective.summed(scores.float(), y) / count
             (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()

@@ -18,7 +18,7 @@ def is_dense(model: Model) -> bool:
     kinds = [type(member) for member in model.members if not _flattens(member)]
     layers = _linear_layers(model.members)
     chain: list[type[nn.Module]] = [nn.Linear, nn.ReLU] * len(layers)
-    whole = model.layered and not model.frozen
+    whole = model.layered and not (model.frozen or model.objective.regression)
     return whole and kinds == chain[:-1] and all(layer.bias is not None for layer in layers)
 
 

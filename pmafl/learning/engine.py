@@ -5,8 +5,9 @@ Gradients come from `dense.py` or `autograd.py`; what is trained and how long is
 (`algorithms/`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
+# From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
+Slopes = Callable[[Sequence[Tensor], Samples], tuple[float, Sequence[Tensor]]]
 SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
 
 
@@ -47,13 +50,14 @@ class Engine:
         part: Part = "all",
         proximal_weight: float = 0.0,
         centre: Tensor | None = None,
+        correction: Tensor | None = None,
     ) -> Tensor:
         r"""Weights after `iterations` passes over the samples, momentum starting at zero.
 
-        .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0), \quad w \leftarrow w - \eta m
+        .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0) + c, \quad w \leftarrow w - \eta m
 
-        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight, and
-        :math:`w_0` the `centre`, or where training starts. A
+        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight,
+        :math:`w_0` the `centre`, or where training starts, and c the `correction`, if there is one. A
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
@@ -62,14 +66,14 @@ class Engine:
             return weights.clone()
         model.load(weights)
         # Steps of one same batch may be made in another basis, in which only the start is a known centre.
-        same_batch = not self.batch_size and (centre is None or not proximal_weight)
+        same_batch = not self.batch_size and correction is None and (centre is None or not proximal_weight)
         samples = self._passes.begin(samples, part, steps=iterations if same_batch else 1)
         start = model.flat.clone() if proximal_weight and centre is None else centre
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
         unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
         with self._randomness(rng):
-            for batch in self._batches(samples, rng, iterations):
+            for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
                     model.gradient.mul_(unit)
@@ -82,6 +86,8 @@ class Engine:
                     self._passes.differentiate(batch, scale=1 / unit)
                 if start is not None and proximal_weight:
                     model.gradient.add_(model.flat - start, alpha=proximal_weight / unit)
+                if correction is not None:
+                    model.gradient.add_(correction, alpha=1 / unit)
                 for values, momentum, rate in groups:
                     values.add_(momentum, alpha=-rate * unit)
         self._passes.finish()
@@ -89,6 +95,64 @@ class Engine:
         if loss is not None:
             self.first_loss = float(loss)
         return model.flat.clone()
+
+    def descend(
+        self,
+        start: Sequence[Tensor],
+        samples: Samples,
+        rng: np.random.Generator,
+        iterations: int,
+        slopes: Slopes,
+    ) -> list[Tensor]:
+        """The steps of `train` on slopes of the caller's own, of several vectors that move together."""
+        points = [weights.clone() for weights in start]
+        momenta = [torch.zeros_like(weights) for weights in start]
+        report = self.first_loss is None
+        loss, passed = 0.0, 0
+        with self._randomness(rng):
+            for batch in self.batches(samples, rng, iterations):
+                one, found = slopes(points, batch)
+                if passed < len(samples.y):  # still in the first pass
+                    loss += one * len(batch.y) / len(samples.y)
+                    passed += len(batch.y)
+                for weights, momentum, slope in zip(points, momenta, found, strict=True):
+                    momentum.mul_(self.momentum).add_(slope)
+                    for place, rate in self._places("all"):
+                        weights[place].add_(momentum[place], alpha=-rate)
+                    for place in self._statistics():
+                        weights[place].sub_(slope[place])
+        if report:
+            self.first_loss = loss
+        return points
+
+    def mean_gradient(self, before: Tensor, after: Tensor, samples: Samples, iterations: int) -> Tensor:
+        r"""The mean of the gradients that led `train` from `before` to `after`, corrections included.
+
+        .. math:: \frac{w_0 - w_K}{\eta \sum_{i=1}^{K} (1 + \mu + \dots + \mu^{i-1})}
+
+        with K the number of steps. Momentum :math:`\mu` repeats early gradients in later steps, so they count
+        for more; without it all count alike.
+        """
+        steps = iterations * (ceil(len(samples.y) / self.batch_size) if self.batch_size else 1)
+        repeats, total = 0.0, 0.0
+        for _ in range(steps):
+            repeats = self.momentum * repeats + 1
+            total += repeats
+        mean = torch.zeros_like(before)
+        for place, rate in self._places("all"):
+            mean[place] = (before[place] - after[place]) / (rate * total)
+        return mean
+
+    def slope(self, weights: Tensor, batch: Samples) -> tuple[float, Tensor]:
+        """Mean loss and gradient of a batch, and in the place of running statistics what it takes off them.
+
+        They need neither rate nor momentum: a batch has moved them as far as they go.
+        """
+        loss, gradient = self.gradient(weights, batch)
+        self.model.collect_buffers()
+        for place in self._statistics():
+            gradient[place] = weights[place] - self.model.flat[place]
+        return loss, gradient
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
@@ -98,19 +162,31 @@ class Engine:
         return float(loss), self.model.gradient.clone()
 
     def _groups(self, part: Part) -> list[tuple[Tensor, Tensor, float]]:
-        """Slices of parameters and gradient with the rate of each; one slice where one rate serves all."""
+        """Parts of parameters and gradient with the rate of each."""
+        model = self.model
+        return [(model.flat[place], model.gradient[place], rate) for place, rate in self._places(part)]
+
+    def _places(self, part: Part) -> list[tuple[slice, float]]:
+        """Slices of a vector that steps change, with the rate of each; one where one rate serves all."""
         model = self.model
         if part != "all" and model.undivided:
             raise InputError(model.undivided)
         first, second = model.trained
         extractor, predictor = (first, self.extractor_rate), (second, self.predictor_rate)
         if part == "all" and self.extractor_rate == self.predictor_rate and first.stop == second.start:
-            groups = [(slice(0, second.stop), self.extractor_rate)]
+            places = [(slice(0, second.stop), self.extractor_rate)]
         else:
-            groups = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
-        return [(model.flat[w], model.gradient[w], rate) for w, rate in groups if w.stop > w.start]
+            places = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
+        return [(place, rate) for place, rate in places if place.stop > place.start]
 
-    def _batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
+    def _statistics(self) -> list[slice]:
+        """Slices of a vector that hold running statistics."""
+        first, second = self.model.trained
+        places = slice(first.stop, second.start), slice(second.stop, self.model.parameters)
+        return [place for place in places if place.stop > place.start]
+
+    def batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
+        """The batches of so many passes; the order of a pass is drawn when its first batch is asked for."""
         for _ in range(iterations):
             if not self.batch_size:
                 yield samples

@@ -7,6 +7,7 @@ Samples are numbered by class here: a device that is tested on whole classes the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,15 +31,31 @@ class Metrics:
     worst_tenth_accuracy: mean accuracy of the tenth of the devices that fare worst.
     global_accuracy: of one global model on the whole test set; None where models are personal.
     device_accuracy, device_loss: one value per device.
+
+    Where values are predicted there is no accuracy, but the mean absolute error, in the unit of the targets:
+    `error`, `error_std`, `worst_tenth_error`, `global_error` and `device_error` are what the accuracies are
+    elsewhere, and the loss is the mean squared error.
     """
 
-    accuracy: float
+    accuracy: float | None
     loss: float
-    accuracy_std: float
-    worst_tenth_accuracy: float
+    accuracy_std: float | None
+    worst_tenth_accuracy: float | None
     global_accuracy: float | None
-    device_accuracy: Floats
+    device_accuracy: Floats | None
     device_loss: Floats
+    error: float | None = None
+    error_std: float | None = None
+    worst_tenth_error: float | None = None
+    global_error: float | None = None
+    device_error: Floats | None = None
+
+    @property
+    def device_score(self) -> Floats:
+        """Accuracy or error, one value per device."""
+        score = self.device_error if self.device_accuracy is None else self.device_accuracy
+        assert score is not None, "one of them is measured"
+        return score
 
 
 class Evaluator:
@@ -46,7 +63,9 @@ class Evaluator:
 
     def __init__(self, model: Model, test: Inputs, rows: list[Index]) -> None:
         self.model, self.test = model, test
-        self._order = np.argsort(test.y.cpu().numpy(), kind="stable")
+        self._order = np.arange(len(test))
+        if not model.objective.regression:
+            self._order = np.argsort(test.y.cpu().numpy(), kind="stable")
         self.y = test.y[torch.from_numpy(self._order).to(test.y.device)]
         rank = np.argsort(self._order)
         distinct = {id(some): np.sort(rank[some]) for some in rows}  # devices may share one array
@@ -54,13 +73,29 @@ class Evaluator:
         self._pieces = {id(some): pieces_of(some, model.chunk) for some in self.rows}
         self.everything = pieces_of(np.arange(len(test)), model.chunk)
 
-    def begin(self, common: Tensor) -> "Test":
-        """A test of models that have these leading weights in common."""
-        return Test(self, common)
+    def begin(self, common: Tensor, features: Tensor | None = None) -> "Test":
+        """A test of models that have these leading weights in common, and the `features` that follow."""
+        return Test(self, common, features)
+
+    def has_features(self, common: Tensor) -> bool:
+        """Whether these leading weights are the whole extractor, so that features are the same for all."""
+        apart = self.model.layered and not len(self.model.own)
+        return apart and 0 < len(common) == self.model.split < self.model.parameters
+
+    def features(self, common: Tensor, pieces: slice = slice(None)) -> Tensor:
+        """What the extractor with these weights makes of the test samples, or of some pieces of them."""
+        self.model.module.eval()
+        self.model.load(common)
+        return torch.cat([self.model.extractor(self.inputs(rows)) for rows in self.everything[pieces]])
 
     def pieces(self, device: int) -> Rows:
         """A device's test samples."""
         return self._pieces[id(self.rows[device])]
+
+    def scores(self, devices: list[int], outcomes: Floats) -> tuple[Floats, float]:
+        """Of devices with one model and these outcomes: a row each, and the accuracy on all samples."""
+        means = {id(some): outcomes[:, some].mean(axis=1) for some in self.rows}
+        return np.array([means[id(self.rows[device])] for device in devices]), float(outcomes[0].mean())
 
     def inputs(self, piece: slice | Index) -> Tensor:
         return self.test.rows(self._order[piece]).x
@@ -69,20 +104,20 @@ class Evaluator:
 class Test:
     """Tests models that have their leading weights in common.
 
-    Where these are the whole extractor, its features of the test samples are computed once, for all.
+    Where these are the whole extractor, its features of the test samples are the same for all: given, or
+    computed once.
     """
 
-    def __init__(self, evaluator: Evaluator, common: Tensor) -> None:
+    def __init__(self, evaluator: Evaluator, common: Tensor, features: Tensor | None = None) -> None:
         self._evaluator, self._common = evaluator, len(common)
         model = evaluator.model
         model.module.eval()
         model.load(common)
         self._network: Model | nn.Module = model
         self._inputs: Callable[[slice | Index], Tensor] = evaluator.inputs
-        apart = model.layered and not len(model.own)
-        if apart and 0 < len(common) == model.split < model.parameters:
-            features = torch.cat([model.extractor(evaluator.inputs(rows)) for rows in evaluator.everything])
-            self._network, self._inputs = model.predictor, lambda piece: _select(features, piece)
+        if evaluator.has_features(common):
+            known = evaluator.features(common) if features is None else features
+            self._network, self._inputs = model.predictor, lambda piece: _select(known, piece)
 
     def score(self, device: int, own: Tensor) -> Floats:
         """Accuracy and loss of a device with its own weights behind the common ones."""
@@ -91,15 +126,19 @@ class Test:
 
     def score_alike(self, devices: list[int], own: Tensor) -> tuple[Floats, float]:
         """Scores of devices with the same weights, one row each, and the accuracy on the whole test set."""
-        outcomes, rows = self._outcomes(own, self._evaluator.everything), self._evaluator.rows
-        means = {id(some): outcomes[:, some].mean(axis=1) for some in rows}
-        return np.array([means[id(rows[device])] for device in devices]), float(outcomes[0].mean())
+        return self._evaluator.scores(devices, self.outcomes(own))
+
+    def outcomes(self, own: Tensor, pieces: slice = slice(None)) -> Floats:
+        """Score and loss of each test sample, or of some pieces of them."""
+        return self._outcomes(own, self._evaluator.everything[pieces])
 
     def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
-        """For each of the samples 1 or 0, for right or wrong, and the loss."""
         model, y = self._evaluator.model, self._evaluator.y
+        model.module.eval()
         model.load(own, start=self._common)
-        parts = [_outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows]
+        parts = [
+            model.objective.outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows
+        ]
         return torch.cat(parts, dim=1).cpu().numpy()
 
 
@@ -118,23 +157,18 @@ def _select(values: Tensor, piece: slice | Index) -> Tensor:
     return values.index_select(0, torch.from_numpy(piece).to(values.device))
 
 
-def _outcomes(logits: Tensor, y: Tensor) -> Tensor:
-    right = (logits.argmax(dim=1) == y).double()
-    # Cross-entropy spelt out, one row a class: torch is slow on rows of few classes.
-    scores = logits.t().to(torch.float64, memory_format=torch.contiguous_format)
-    loss = scores.logsumexp(0) - scores.gather(0, y[None])[0]
-    return torch.stack([right, loss])
-
-
-def metrics_of(scores: Floats, global_accuracy: float | None = None) -> Metrics:
-    """The metrics of devices with these scores, an array of accuracy and loss for each."""
-    accuracy, loss = scores.T
-    return Metrics(
-        accuracy=float(accuracy.mean()),
-        loss=float(loss.mean()),
-        accuracy_std=float(accuracy.std()),
-        worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
-        global_accuracy=global_accuracy,
-        device_accuracy=accuracy,
-        device_loss=loss,
-    )
+def metrics_of(scores: Floats, global_score: float | None = None, regression: bool = False) -> Metrics:
+    """The metrics of devices with these scores, an array of accuracy or error, and loss, for each."""
+    score, loss = scores.T
+    worst_first = np.sort(score)[::-1] if regression else np.sort(score)
+    measured = {
+        "{}": float(score.mean()),
+        "{}_std": float(score.std()),
+        "worst_tenth_{}": float(worst_first[: max(1, len(score) // 10)].mean()),
+        "global_{}": global_score,
+        "device_{}": score,
+    }
+    absent, present = ("accuracy", "error") if regression else ("error", "accuracy")
+    named: dict[str, Any] = {name.format(absent): None for name in measured}
+    named |= {name.format(present): value for name, value in measured.items()}
+    return Metrics(loss=float(loss.mean()), device_loss=loss, **named)

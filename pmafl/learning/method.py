@@ -7,6 +7,7 @@ functions serve the simulator and real devices.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,7 @@ from pmafl.learning import checking
 from pmafl.learning.aggregation import Aggregate, aggregate_for
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.engine import Engine
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.inputs import Samples
 from pmafl.learning.model import Model, build_model, operations
 from pmafl.learning.quantise import Payload, encode
@@ -33,6 +35,7 @@ from pmafl.streams import stream
 
 Tensors = checking.Tensors
 Arrays = Mapping[str, NDArray[Any]]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 Upload = dict[str, Payload]  # what goes over the air, by name
 BUFFERS = "buffers"  # the name of the running statistics that a device keeps, among what it holds
 
@@ -77,15 +80,21 @@ class Method:
     memory: Tensors
 
     def __init__(
-        self, learning: LearningSettings, input_shape: tuple[int, ...], classes: int, seed: int
+        self,
+        learning: LearningSettings,
+        input_shape: tuple[int, ...],
+        classes: int,
+        seed: int,
+        form: Form = CLASSES_OF_MEASUREMENTS,
     ) -> None:
         self.learning = learning
         self.algorithm = find_algorithm(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device)
+        rng, split = stream(seed, "weights"), self.algorithm.split
+        self.model = build_model(learning, input_shape, classes, rng, self.device, form, split)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        self.form_of_data = input_shape, classes
+        self.form_of_data, self.kind_of_data = (input_shape, classes), form
         sizes = sizes_of(self.model, self.algorithm, learning)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
@@ -96,7 +105,8 @@ class Method:
             uploaded = self.algorithm.uploads(*sizes)
             self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
             checking.names_and_sizes(self._server, self._received, self._uploaded)
-            self.common = self.algorithm.common(*sizes)
+            self.common = 0 if self.algorithm.tune else self.algorithm.common(*sizes)
+            self._asked_for = inspect.signature(self.algorithm.aggregate).parameters.keys()
 
     @cached_property
     def workload(self) -> Workload:
@@ -144,9 +154,12 @@ class Method:
         encoded = {name: encode(values, bits) for name, values in upload.items()}
         return Trained(encoded, memory, nan if loss is None else loss)
 
-    def combining(self, state: LearningState) -> Combining:
-        """The server's side of a round: takes uploads in order of their devices."""
-        return Combining(self, state)
+    def combining(self, state: LearningState, samples: Numbers) -> Combining:
+        """The server's side of a round: takes uploads in order of their devices.
+
+        `samples` are those of all devices, whether or not they take part.
+        """
+        return Combining(self, state, samples)
 
     def personal(self, server: Tensors, memory: Tensors) -> Tensor:
         """A device's whole model as one vector."""
@@ -157,11 +170,31 @@ class Method:
             made = checking.tensors("the personal model", {"weights": made}, whole)["weights"]
             return torch.cat([made, memory[BUFFERS]]) if self._keeps else made
 
-    def aggregate(self, server: Tensors, combined: Tensors) -> Tensors:
-        """The server's next state."""
+    def tuned(self, device: int, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
+        """A device's whole model as it is tested."""
+        if self.algorithm.tune is None:
+            return weights
+        with blaming(f"{self.blamed}, device {device}"), torch.enable_grad():
+            model, size = self.model, {"weights": self.model.parameters}
+            model.load(weights)  # for the buffers that the device keeps
+            made = self.algorithm.tune(self.engine, weights[: model.parameters], samples, rng)
+            tuned = self._own("the tuned model", {"weights": made}, size)["weights"]
+            return torch.cat([tuned, model.own]) if self._keeps else tuned
+
+    def aggregate(self, server: Tensors, combined: Tensors, share: float) -> Tensors:
+        """The server's next state; `share` of all devices uploaded."""
         with blaming(self.blamed):
-            after = self.algorithm.aggregate(server, combined)
+            known = {"share": share, "trained": self._trained()}
+            more = {name: value for name, value in known.items() if name in self._asked_for}
+            after = self.algorithm.aggregate(server, combined, **more)
             return self._own("what aggregate returned", after, checking.sizes_of(server))
+
+    def _trained(self) -> Tensor:
+        """Which values of the model gradient steps change; the others are running statistics."""
+        mask = torch.zeros(self.model.parameters, dtype=torch.bool, device=self.device)
+        for place in self.model.trained:
+            mask[place] = True
+        return mask
 
     def _with_buffers(self, memory: Tensors) -> Tensors:
         """What a device holds, with the buffers that it keeps whatever the algorithm does."""
@@ -193,14 +226,16 @@ class Method:
 class Combining:
     """A round's uploads on their way into the next state, each name by itself."""
 
-    def __init__(self, method: Method, state: LearningState) -> None:
+    def __init__(self, method: Method, state: LearningState, samples: Numbers) -> None:
         self._method, self._state = method, state
+        self._samples, self._uploaded = samples, np.zeros(len(samples), bool)
         self._devices = dict(state.devices)
         self._parts: dict[str, Aggregate] = {}
 
     def add(self, device: int, trained: Trained, samples: int) -> None:
         if trained.memory:
             self._devices[device] = trained.memory
+        self._uploaded[device] = bool(trained.upload)
         for name, payload in trained.upload.items():
             if name not in self._parts:
                 size, server = payload[0].numel(), self._state.server
@@ -213,8 +248,14 @@ class Combining:
         combined = {name: part.result() for name, part in self._parts.items()}
         server = self._state.server
         if combined:
-            server = self._method.aggregate(server, combined)
+            server = self._method.aggregate(server, combined, self._share())
         return LearningState(server, self._devices)
+
+    def _share(self) -> float:
+        """Who uploaded, of all, weighted as the uploads are: by samples, or each device once."""
+        by_samples = self._method.learning.aggregation == "mean"
+        weights = self._samples if by_samples else np.ones(len(self._samples))
+        return float(weights[self._uploaded].sum() / weights.sum())
 
 
 def sizes_of(model: Model, algorithm: Algorithm, learning: LearningSettings) -> tuple[int, int]:

@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
+from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
+from pmafl.learning.objective import CLASSES, VALUES, Objective
 from pmafl.learning.operations import forward_operations, training_operations
 from pmafl.learning.workload import described
 from pmafl.registry import check_options
@@ -50,18 +53,27 @@ class Model:
         coupled: whether samples of one batch change each other's results in training.
         statistics: how many values of `flat` are buffers.
         frozen: whether there are parameters that are not trained.
+        objective: what it is trained for.
+        vocabulary: it takes token ids below this; 0 where it takes measurements.
     """
 
+    objective: Objective = CLASSES
+    vocabulary: int = 0
+
     def __init__(
-        self, module: nn.Module, learning: LearningSettings, changing: Set[str] = frozenset()
+        self,
+        module: nn.Module,
+        learning: LearningSettings,
+        changing: Set[str] = frozenset(),
+        split: Split = "settings",
     ) -> None:
-        """`changing` are the names of the buffers that training changes."""
+        """`changing` are the names of the buffers that training changes; `split` says what divides it."""
         self.name, self.module = learning.model, module
         self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
         statistics = {name: value for name, value in module.named_buffers() if name in changing}
         in_vector = statistics if learning.buffers == "shared" else {}
-        division = divide(module, learning, in_vector)
+        division = divide(module, learning, in_vector, split)
         self.undivided = division.missing
         self.layered = division.leading >= 0
         in_onednn = self.layered and fits_onednn(self.members)
@@ -155,33 +167,58 @@ def build_model(
     classes: int,
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
+    form: Form = CLASSES_OF_MEASUREMENTS,
+    split: Split = "settings",
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
-    module = build_module(learning, input_shape, classes, rng)
-    changing = _changing_buffers(module, example(input_shape, 2))
+    module = build_module(learning, input_shape, classes, rng, form)
+    vocabulary = vocabulary_of(module, form)
+    changing = _changing_buffers(module, example(input_shape, 2, vocabulary))
     for name, value in module.named_buffers():
         if name in changing and value.dtype != torch.float32:
             setting = f"learning.model = {learning.model!r}"
             raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
-    return Model(module.to(device), learning, changing)
+    model = Model(module.to(device), learning, changing, split)
+    model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
+    return model
 
 
 def build_module(
-    learning: LearningSettings, input_shape: tuple[int, ...], classes: int, rng: np.random.Generator
+    learning: LearningSettings,
+    input_shape: tuple[int, ...],
+    classes: int,
+    rng: np.random.Generator,
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> nn.Module:
     """The network that the settings name, as it was written, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         if learning.model in ARCHITECTURES:
+            if form.tokens:
+                raise InputError(
+                    f"data.inputs = 'tokens': learning.model = {learning.model!r} takes measurements, not "
+                    f"token ids; use a network with an embedding"
+                )
             check_options(
                 ARCHITECTURES[learning.model], f"network {learning.model!r}", 2, learning.model_options
             )
             return as_module(ARCHITECTURES[learning.model](input_shape, classes))
-        return _user_module(learning, input_shape, classes)
+        return _user_module(learning, input_shape, classes, form)
 
 
-def example(input_shape: tuple[int, ...], count: int) -> Tensor:
-    """Made-up samples to try a network with: the same for the same shape."""
+def vocabulary_of(module: nn.Module, form: Form) -> int:
+    """How many token ids a network takes; 0 where samples reach it as measurements.
+
+    Whole numbers are ids where the settings say so, or the network has an embedding to look them up in.
+    """
+    embeds = any(isinstance(member, nn.Embedding | nn.EmbeddingBag) for member in module.modules())
+    return form.vocabulary if form.tokens or embeds else 0
+
+
+def example(input_shape: tuple[int, ...], count: int, vocabulary: int = 0) -> Tensor:
+    """Made-up samples to try a network with: the same for the same shape; of token ids the largest."""
+    if vocabulary:
+        return torch.full((count, *input_shape), vocabulary - 1)
     return torch.randn(count, *input_shape, generator=torch.Generator().manual_seed(EXAMPLE_SEED))
 
 
@@ -198,10 +235,12 @@ def operations(learning: LearningSettings, model: Model, input_shape: tuple[int,
         return wanted
     count = training_operations if wanted == "training" else forward_operations
     model.train_only(shared=True, personal=True)
-    return count(model.module, example(input_shape, 1).to(model.flat.device), model.name)
+    return count(model.module, example(input_shape, 1, model.vocabulary).to(model.flat.device), model.name)
 
 
-def _user_module(learning: LearningSettings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _user_module(
+    learning: LearningSettings, input_shape: tuple[int, ...], classes: int, form: Form
+) -> nn.Module:
     setting, build = f"learning.model = {learning.model!r}", find_network(learning.model)
     if learning.model_options:
         check_options(build, f"network {learning.model!r}", 2, learning.model_options)
@@ -214,18 +253,19 @@ def _user_module(learning: LearningSettings, input_shape: tuple[int, ...], class
         module = as_module(module)
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
-    _check_module(module, setting, input_shape, classes)
+    _check_module(module, setting, example(input_shape, 2, vocabulary_of(module, form)), classes)
     return module
 
 
-def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...], classes: int) -> None:
+def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int) -> None:
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(example(input_shape, 2)).shape)
+            shape = tuple(module(samples).shape)
     except Exception as error:
-        reason = _first_line(error)
-        raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
+        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
+        raise InputError(f"{setting}: does not take {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
     for name, parameter in module.named_parameters():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
@@ -27,15 +28,23 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
+    download_bits: what a device receives, 32 bits a value. No device is charged for it: as in the paper, the
+        server sends with power of its own.
+    tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
+    download_bits: int = 0
+    tuning_iterations: int = 0
 
 
 def workload(
-    learning: LearningSettings, input_shape: tuple[int, ...] | None = None, classes: int = 10
+    learning: LearningSettings,
+    input_shape: tuple[int, ...] | None = None,
+    classes: int = 10,
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> Workload:
     """The costs under these settings. `input_shape` may be left out for the paper's networks.
 
@@ -48,13 +57,15 @@ def workload(
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
+        if algorithm.split == "norms":  # of which there are none
+            split = architecture.parameters
         return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
     from pmafl.learning.method import sizes_of
     from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
-    model = build_model(learning, shape, classes, np.random.default_rng(0))
+    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form, split=algorithm.split)
     counted = operations(learning, model, shape, classes)
     return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
 
@@ -76,14 +87,18 @@ def charge(
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
         sizes = algorithm.uploads(split, parameters).values()
+        received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
         bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
         if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
             given = " and of ".join(map(str, sorted(lengths)))
             raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+        received_bits = sum(32 * int(np.max(size)) for size in received)
     return Workload(
         upload_bits=sum(bits),
         operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
+        download_bits=received_bits,
+        tuning_iterations=algorithm.tuning_iterations,
     )
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pmafl import files
-from pmafl.devices import Devices, SimulatedDevices
+from pmafl import files, learning
+from pmafl.devices import Devices
 from pmafl.errors import InputError
 from pmafl.paths import keep, kept
 from pmafl.rounds import Callback, advance, start
@@ -36,7 +36,10 @@ from pmafl.runs.recovery import Recovered, recover
 from pmafl.runs.run import FEDERATION, Folder, Run, find_settings, read_settings
 from pmafl.runs.summary import SUMMARY, summarise, write_summary
 from pmafl.settings import Settings, parse
+from pmafl.workers import Engine, Team, simulated_devices
 from pmafl.world import World, build_world, wireless_world
+
+THREADS = 1  # that training uses: more cores are for workers, whose number changes no bit
 
 Begin = Callable[[World, int], None]  # hears of the number of rounds that are done already
 
@@ -62,22 +65,27 @@ def run(
     wait: bool = False,
     again: bool = False,
     begin: Begin | None = None,
+    workers: int | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
 ) -> dict[str, Any]:
     """Make a run directory and run it to its end, as `create` and `execute`, but under one lock.
 
     With `again`, a directory that already holds a run goes on; its settings must be these.
     """
+    team = Team(workers, engine, address)
     this = directory if isinstance(directory, Run) else Run(directory)
     world = None
     if not (again and remains(this.directory)):
         _refuse_remains(this.directory)
-        world = build_world(settings)  # what cannot run is refused before the directory is touched
+        with _threads(settings, None):
+            world = build_world(settings)  # what cannot run is refused before the directory is touched
     with _one_line(this.directory), _new_run(this.directory, settings, wait, again):
         settings = kept(settings, this.directory)
         this.hold(settings=settings)
         if world:
             this.world = replace(world, settings=settings)
-        return _execute(this, list(callbacks), None, begin)
+        return _execute(this, list(callbacks), None, begin, team)
 
 
 def execute(
@@ -87,18 +95,24 @@ def execute(
     *,
     rounds: int | None = None,
     begin: Begin | None = None,
+    workers: int | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
 ) -> dict[str, Any]:
     """Run what a run directory asks for, from where it stands to its end; return its summary.
 
     A finished run is not run again, unless `rounds` makes it longer. Callbacks see every new round; `begin`
     hears before the first one how many are done. With `wait`, a process that is still running the directory
     is waited for, instead of being an error. A `Run` that is given holds the result afterwards.
+
+    The devices of a round are trained by so many `workers` (default: one a core), in processes here, or with
+    `engine` "ray" on the cluster at an address. That changes how long it takes, and nothing else.
     """
     this = directory if isinstance(directory, Run) else Run(directory)
     find_settings(this.directory)  # what is no run directory gets no lock
     with _one_line(this.directory), files.locked(this.directory, wait):
         this.hold()  # whoever held the lock may have changed everything
-        return _execute(this, list(callbacks), rounds, begin)
+        return _execute(this, list(callbacks), rounds, begin, Team(workers, engine, address))
 
 
 def remains(directory: Path) -> str:
@@ -179,7 +193,9 @@ def carry_on(
     return summary
 
 
-def _execute(this: Run, callbacks: list[Callback], rounds: int | None, begin: Begin | None) -> dict[str, Any]:
+def _execute(
+    this: Run, callbacks: list[Callback], rounds: int | None, begin: Begin | None, team: Team
+) -> dict[str, Any]:
     directory, before = this.directory, this.settings
     if rounds in (None, before.run.rounds) and (finished := this.summary) is not None:
         return finished
@@ -190,10 +206,12 @@ def _execute(this: Run, callbacks: list[Callback], rounds: int | None, begin: Be
         this.hold()
     elif found.saved:  # then the world is built anew, with the threads that it was built with at first
         this.hold(settings=before)
-    with _threads(directory, this.settings, found.threads) as threads:
+    if found.threads not in (None, 1):
+        print(f"{directory}: goes on with {found.threads} threads, as it began", file=sys.stderr)
+    with _threads(this.settings, found.threads) as threads:
         _say_what_is_longer(directory, before, this.world, found.round)
-        devices = SimulatedDevices(this.world)
-        return carry_on(this, found, devices, callbacks, begin=begin, threads=threads)
+        with simulated_devices(this.world, team, threads or 1) as devices:
+            return carry_on(this, found, devices, callbacks, begin=begin, threads=threads)
 
 
 @contextlib.contextmanager
@@ -254,23 +272,13 @@ def _one_line(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _threads(directory: Path, settings: Settings, before: int | None) -> Iterator[int | None]:
-    """Train with as many threads as the run began with: sums of another number differ in their last bits."""
+def _threads(settings: Settings, before: int | None) -> Iterator[int | None]:
+    """Train with one thread, or as many as the run began with: another number gives other last bits."""
     if settings.run.learning == "none":
         yield None
         return
-    import torch
-
-    here = torch.get_num_threads()
-    if before is None or before == here:
-        yield here
-        return
-    print(f"{directory}: goes on with {before} threads, as it began (here {here} are set)", file=sys.stderr)
-    torch.set_num_threads(before)
-    try:
-        yield before
-    finally:
-        torch.set_num_threads(here)
+    with learning.threads(count := before or THREADS):
+        yield count
 
 
 def _say_what_is_longer(directory: Path, before: Settings, world: World, done: int) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,7 @@ from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary
 from pmafl.settings import Settings, load
-from pmafl.wireless import Array
+from pmafl.wireless import Array, Fleet
 from pmafl.world import World, build_world, wireless_world
 
 if TYPE_CHECKING:
@@ -126,15 +127,21 @@ class Run:
         return read_summary(self.directory)
 
     @cached_property
+    def fleet(self) -> Fleet:
+        """The devices: as real ones said of themselves, else as the settings say."""
+        fleet, path = self.wireless_world.fleet, self.directory / FEDERATION
+        if not path.is_file():
+            return fleet
+        try:
+            said = json.loads(files.read_bytes(path))["fleet"]
+            return replace(fleet, **{name: np.array(said[name], dtype=np.float64) for name in said})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error})") from None
+
+    @property
     def budget_j(self) -> Array:
-        """Energy that each device may spend per round: as real devices said, else as the settings say."""
-        path = self.directory / FEDERATION
-        if path.is_file():
-            try:
-                return np.array(json.loads(files.read_bytes(path))["fleet"]["budget_j"], dtype=np.float64)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path} is damaged ({error})") from None
-        return self.wireless_world.fleet.budget_j
+        """Energy that each device may spend per round."""
+        return self.fleet.budget_j
 
 
 def open_run(run: Run | Folder) -> Run:

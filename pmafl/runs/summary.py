@@ -27,7 +27,7 @@ def summarise(
 ) -> dict[str, Any]:
     """The numbers of a whole run that people compare, with the budgets that its devices had at its end."""
     rounds, settings = len(records), world.settings
-    evaluated = [r for r in records if r["accuracy"] is not None]
+    evaluated = [r for r in records if r["accuracy"] is not None or r.get("error") is not None]
     last = evaluated[-1] if evaluated else {}
     energy_j = state.queues.spent_j / rounds
     wireless = settings.run.wireless == "full"
@@ -38,11 +38,12 @@ def summarise(
         "rounds": rounds,
         "devices": world.fleet.devices,
         "final_accuracy": last.get("accuracy"),
-        "best_accuracy": max((r["accuracy"] for r in evaluated), default=None),
+        "best_accuracy": max((r["accuracy"] for r in evaluated if r["accuracy"] is not None), default=None),
         "accuracy_std_over_devices": last.get("accuracy_std"),
         "worst_tenth_accuracy": last.get("worst_tenth_accuracy"),
         "global_accuracy": last.get("global_accuracy"),
         "final_loss": last.get("loss"),
+        **(_errors(evaluated) if last.get("error") is not None else {}),
         "scheduled_samples_per_round": sum(r["scheduled_samples"] for r in records) / rounds,
         "scheduled_devices_per_round": sum(len(r["scheduled"]) for r in records) / rounds,
         "energy_per_device_round_j": float(energy_j.mean()) if wireless else None,
@@ -52,6 +53,18 @@ def summarise(
         "mean_gap": _mean([r["gap"] for r in records if r["gap"] is not None]),
         "wall_time_s": round(wall_time_s, 3),
         "versions": versions(),
+    }
+
+
+def _errors(evaluated: list[dict[str, Any]]) -> dict[str, Any]:
+    """What takes the place of accuracies where values are predicted."""
+    last = evaluated[-1]
+    return {
+        "final_error": last["error"],
+        "best_error": min(r["error"] for r in evaluated if r.get("error") is not None),
+        "error_std_over_devices": last["error_std"],
+        "worst_tenth_error": last["worst_tenth_error"],
+        "global_error": last["global_error"],
     }
 
 

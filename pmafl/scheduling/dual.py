@@ -45,9 +45,10 @@ def _schedule(market: Market, tolerance: float) -> tuple[Allocation, float]:
     log_margin = market.log_limit[willing]
     margin_loss = _losses(market, chosen.size, log_margin)
     bound = float(margin_loss[:willing].sum() - np.exp(log_margin))
-    losses = {log_margin: margin_loss, LOG_NOTHING: _losses(market, chosen.size, LOG_NOTHING)}
+    losses = {log_margin: margin_loss}
     while objective - bound > tolerance * abs(bound):
-        losses[log_price] = _losses(market, chosen.size, log_price)
+        for log_level in {LOG_NOTHING, log_price} - losses.keys():
+            losses[log_level] = _losses(market, chosen.size, log_level)
         neighbours = _neighbours(market, chosen, losses, objective)
         if not len(neighbours):
             break

@@ -4,8 +4,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmafl.allocation import Frontier, at_price, blocks, count_fitting, frontiers, point, rising_root
+from pmafl.allocation import (
+    SMALL_STEP,
+    SMALL_VALUE,
+    Frontier,
+    at_price,
+    blocks,
+    count_fitting,
+    frontiers,
+    point,
+    rising_root,
+)
 from pmafl.wireless import Array, Index, RoundProblem
+
+# A rough search ends with a step of Newton's method like these: its error is far below the step.
+ROUGH_STEP, ROUGH_VALUE = 0.01, 0.1
+USUAL_EXPONENT = 2.0  # of the share that devices take, as a power of their number
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +49,42 @@ def count_willing(market: Market) -> int:
         return market.device.size
     log_y = market.frontier.log_end.copy()
     few, many = 0, 1 + count_fitting(market.frontier.min_share)
-    count = many - 1  # often all that can fit at all are willing
+    log_few = log_many = np.nan  # logs of the shares that so many take, where known
+    count, turn = many - 1, 0  # often all that can fit at all are willing
     while many - few > 1:
-        share, _ = offers(market, log_y[:count], market.log_limit[count - 1])
-        few, many = (count, many) if share.sum() <= 1 else (few, count)
-        count = (few + many) // 2
+        log_share = _log_share(market, log_y[:count], market.log_limit[count - 1])
+        if log_share <= 0:
+            few, log_few = count, log_share
+        else:
+            many, log_many = count, log_share
+        turn += 1
+        count = (few + many) // 2 if turn % 3 == 0 else _filling(few, log_few, many, log_many)
     return few
 
 
-def offers(market: Market, log_y: Array, log_price: float) -> tuple[Array, Array]:
+def _log_share(market: Market, log_y: Array, log_price: float) -> float:
+    """Log of the share that the first devices take at a price, exact where it decides whether they fit."""
+    share, _ = offers(market, log_y, log_price, ROUGH_STEP, ROUGH_VALUE)
+    log_share = float(np.log(share.sum()))
+    if abs(log_share) > ROUGH_STEP:
+        return log_share
+    return float(np.log(offers(market, log_y, log_price)[0].sum()))
+
+
+def _filling(few: int, log_few: float, many: int, log_many: float) -> int:
+    """A number between the two that may just fill the band: share is much like a power of the number."""
+    exponent = (log_many - log_few) / np.log(many / few) if few and log_many > log_few else USUAL_EXPONENT
+    guess = many * np.exp(-log_many / exponent) if log_many > 0 else (few + many) / 2
+    return int(np.clip(guess, few + 1, many - 1)) if many - few > 1 else few
+
+
+def offers(
+    market: Market,
+    log_y: Array,
+    log_price: float,
+    small_step: float = SMALL_STEP,
+    small_value: float = SMALL_VALUE,
+) -> tuple[Array, Array]:
     """What each of the first devices does at a price: its share, and its cost beyond its worth.
 
     The cost is queue-weighted energy plus price times share, at its least; below the worth the device is
@@ -53,11 +94,12 @@ def offers(market: Market, log_y: Array, log_price: float) -> tuple[Array, Array
         market: the devices.
         log_y: a guess for each of the first devices, replaced by their points on the frontier.
         log_price: log of the price of the whole band.
+        small_step, small_value: when the search of the points may end, see `rising_root`.
     """
     first = slice(0, log_y.size)
     frontier, queue_j = market.frontier.take(first), market.queue_j[first]
     log_queue = np.log(queue_j, where=queue_j > 0, out=np.full(queue_j.size, -np.inf))
-    log_y[:] = at_price(frontier, log_price - log_queue, log_y)
+    log_y[:] = at_price(frontier, log_price - log_queue, log_y, small_step, small_value)
     at = point(frontier, log_y)
     loss = queue_j * at.energy_j + np.exp(log_price) * at.share - market.value[first]
     return at.share, loss

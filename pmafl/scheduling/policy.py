@@ -43,7 +43,7 @@ class Outlook:
     Attributes:
         problem: a round with every channel at its mean.
         fading: equally likely factors of the channels, their law.
-        rounds: how many there will be.
+        rounds: how many there will be; 0 where nobody knows.
     """
 
     problem: RoundProblem
@@ -81,16 +81,26 @@ def _unchanged(state: State, problem: RoundProblem, decision: Decision, outcome:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy as the round loop uses it; see the module for the three functions."""
+    """A policy as the round loop uses it; see the module for the three functions.
+
+    `looks_ahead` says whether `start` uses what it is told of the rounds to come, and not only its devices;
+    left out, a policy that has a `start` is taken to do so.
+    """
 
     decide: Callable[[RoundProblem, State, np.random.Generator], Decision]
     start: Callable[[Outlook], State] = _nothing
     observe: Callable[[State, RoundProblem, Decision, Outcome], State] = _unchanged
+    looks_ahead: bool | None = None
 
     @property
     def plans(self) -> bool:
         """Whether it looks ahead before the first round."""
-        return self.start is not _nothing
+        return self.start is not _nothing if self.looks_ahead is None else self.looks_ahead
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its state may change from round to round."""
+        return self.start is not _nothing or self.observe is not _unchanged
 
     def __call__(self, problem: RoundProblem, rng: np.random.Generator) -> Decision:
         """The decision of a policy without memory."""

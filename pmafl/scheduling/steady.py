@@ -31,6 +31,10 @@ def steady() -> Policy:
     plain = dual(TOLERANCE)
 
     def decide(problem: RoundProblem, state: State, rng: np.random.Generator) -> Decision:
+        if problem.round >= int(state["rounds"]):
+            raise InputError(
+                f"round {problem.round} is beyond the {int(state['rounds'])} that it planned for"
+            )
         state = _with_budgets(state, problem)
         left_j = np.maximum(state["total_j"] - state["spent_j"], 0.0)
         priced = replace(
@@ -46,6 +50,11 @@ def steady() -> Policy:
 
 def start(outlook: Outlook) -> State:
     """The plan for a run."""
+    if not outlook.rounds:
+        raise InputError(
+            "plans ahead, and needs the number of rounds, the mean channels and the law of their fading; a "
+            "problem in JSON has them in its outlook"
+        )
     if np.isnan(outlook.budget_j).any():
         device = int(np.isnan(outlook.budget_j).argmax())
         raise InputError(f"device {device} has no energy budget; give every device its budget_j")

@@ -13,7 +13,9 @@ from pmafl.wireless.problem import (
     Index,
     Mask,
     RoundProblem,
+    limits,
     usable_gain,
+    wrong_values,
 )
 from pmafl.wireless.radio import (
     LN2,
@@ -46,6 +48,7 @@ __all__ = [
     "fastest_time",
     "frequency",
     "largest_efficiency",
+    "limits",
     "min_share",
     "noise_w_per_hz",
     "path_gain",
@@ -54,4 +57,5 @@ __all__ = [
     "spectral_efficiency",
     "upload_energy",
     "usable_gain",
+    "wrong_values",
 ]

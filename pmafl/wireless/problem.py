@@ -5,6 +5,7 @@ checked here, once; whoever holds a `RoundProblem` may rely on them.
 """
 
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ Index = npt.NDArray[np.intp]
 # Far outside anything physical, and narrow enough that no product of them over- or underflows in the solvers.
 SMALLEST, LARGEST = 1e-40, 1e15
 
+_WHOLE = {"local_iterations": 1, "round": 0}  # with the least that they may be
 _POSITIVE = ("bandwidth_hz", "noise_w_per_hz", "deadline_s", "max_frequency_hz", "max_power_w")
 CELL_FIELDS = (
     "bandwidth_hz",
@@ -89,11 +91,8 @@ class RoundProblem:
             shape = () if name in CELL_FIELDS else (devices,)
             value = _checked(name, getattr(self, name), shape)
             object.__setattr__(self, name, value if shape else value.item())
-        for name, least in (("local_iterations", 1), ("round", 0)):
-            number = getattr(self, name)
-            if number < least or number != int(number):
-                raise InputError(f"{name} is {number:g}; it must be a whole number from {least}")
-            object.__setattr__(self, name, int(number))
+        for name in _WHOLE:
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     @property
     def devices(self) -> int:
@@ -137,24 +136,55 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
         raise InputError(f"{name} has shape {value.shape}; it must be {shape or 'a single number'}")
     if name == "available":
         return value.astype(bool)
-    allowed, right = _allowed(name, value)
-    if not allowed.all():
-        at = int(np.argmin(allowed))
+    for at, fault in wrong_values(name, value, most=1).items():
         where = f" of device {at}" if shape else ""
-        raise InputError(f"{name}{where} is {value.flat[at]:g}; it must be {right}")
+        raise InputError(f"{name}{where} {fault}")
     return value
+
+
+def wrong_values(name: str, value: Array, most: int | None = None) -> dict[int, str]:
+    """The entries that may not stand in a field, or the first `most` of them, each with what to say of it."""
+    allowed, right = _allowed(name, value)
+    wrong = np.flatnonzero(~allowed)[:most]
+    return {int(at): f"is {value.flat[at]:g}; it must be {right}" for at in wrong}
+
+
+class Limits(NamedTuple):
+    """What may stand in a field: numbers from `least` to `most`, and what else is said here."""
+
+    least: float
+    most: float
+    zero: bool = False  # 0 too
+    whole: bool = False  # whole numbers alone
+    unknown: bool = False  # NaN too
+
+
+def limits(name: str) -> Limits:
+    """What may stand in the field `name`, a number."""
+    if name in _WHOLE:
+        return Limits(_WHOLE[name], LARGEST, whole=True)
+    if name == "energy_cap_j":
+        return Limits(0, np.inf)
+    if name == "rounds_since":
+        return Limits(1, np.inf)
+    if name == "upload_bits":
+        return Limits(1, LARGEST, zero=True)
+    return Limits(SMALLEST, LARGEST, zero=name not in _POSITIVE, unknown=name in ("budget_j", "last_loss"))
 
 
 def _allowed(name: str, value: Array) -> tuple[Mask, str]:
     """Which values may stand in a field, and what to say of the others."""
-    if name == "energy_cap_j":
-        return value >= 0, "0 or more"
-    if name == "rounds_since":
-        return value >= 1, "1 or more"
-    if name == "upload_bits":
-        return (value == 0) | (value >= 1) & (value <= LARGEST), f"0, or from 1 to {LARGEST:g}"
-    within = (value >= SMALLEST) & (value <= LARGEST)
-    right = f"a number from {SMALLEST:g} to {LARGEST:g}"
-    if name in ("budget_j", "last_loss"):
-        return within | (value == 0) | np.isnan(value), f"0 or {right}, or NaN where unknown"
-    return (within, right) if name in _POSITIVE else (within | (value == 0), f"0 or {right}")
+    least, most, zero, whole, unknown = limits(name)
+    allowed = (value >= least) & (value <= most)
+    if whole:
+        return allowed & (value == np.floor(value)), f"a whole number from {least:g}"
+    if zero:
+        allowed |= value == 0
+    if unknown:
+        allowed |= np.isnan(value)
+    if most == np.inf:
+        return allowed, f"{least:g} or more"
+    if least == 1:
+        return allowed, f"0, or from 1 to {most:g}"
+    right = ("0 or " if zero else "") + f"a number from {least:g} to {most:g}"
+    return allowed, right + (", or NaN where unknown" if unknown else "")

@@ -1,5 +1,6 @@
 import json
 import shlex
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -44,15 +45,28 @@ def test_a_figure_of_another_data_set_is_refused():
         invoke("fig4", "--dataset", "mnist")
 
 
-def test_claims_without_runs_are_all_not_run(tmp_path):
-    assert invoke("claims", "--out", str(tmp_path / "runs"), "--results", str(tmp_path)).exit_code == 0
-    rows = json.loads((tmp_path / "CLAIMS.json").read_text())
-    assert {row["verdict"] for row in rows} == {"not run"}
+def test_claims_need_runs(tmp_path):
+    with pytest.raises(InputError, match="evidence: holds no runs; make a figure first"):
+        invoke("claims", "--results", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_some_curves_are_run_and_drawn_and_figures_are_drawn_again(tmp_path):
+    places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    some = ["--only", "pma, *", "--only", "!*n = 4"]
+    assert invoke("fig2", "--dataset", "mnist", *shlex.split(SMALL), *some, *places).exit_code == 0
+    table = tmp_path / "results" / "fig2-mnist-final.csv"
+    before = table.read_bytes()
+    assert before.count(b"n = ") == 4
+    shutil.rmtree(tmp_path / "runs")
+    table.unlink()
+    again = invoke("figures", "--results", str(tmp_path / "results"))
+    assert "fig2-mnist.png and its tables are written" in again.output
+    assert table.read_bytes() == before
 
 
 def test_results_that_cannot_be_written_show_before_anything_runs(tmp_path):
     (tmp_path / "file").write_text("")
-    for what in ("fig2", "claims"):
-        with pytest.raises(InputError, match="must be a directory to write in"):
-            invoke(what, "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="must be a directory to write in"):
+        invoke("fig2", "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "file"))
     assert not (tmp_path / "runs").exists()

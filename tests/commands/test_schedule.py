@@ -7,6 +7,7 @@ import types
 import pytest
 
 from pmafl import cli
+from pmafl.wireless import RoundProblem
 
 CELL = {
     "bandwidth_hz": 1e7,
@@ -77,7 +78,8 @@ def answer(schedule):
 
 def test_the_answer_keeps_the_contract(answer):
     found = answer(problem({}, {"queue_j": 5e3}, {"channel_gain": 1e-9}))
-    assert set(found) == {"policy", "scheduled", "objective", "lower_bound", "gap", *LISTS}
+    more = {"policy", "scheduled", "objective", "lower_bound", "gap", "queue_after_j", "left_out"}
+    assert set(found) == more | {*LISTS}
     assert found["policy"] == "dual"
     assert found["scheduled"] == [0, 2]
     assert all(len(found[key]) == 3 and found[key][1] == 0 for key in LISTS)
@@ -87,6 +89,95 @@ def test_the_answer_keeps_the_contract(answer):
 @pytest.mark.parametrize("policy", ["set-expansion", "exhaustive", "ocean", "rs-wel", "all"])
 def test_every_policy_answers(answer, policy):
     assert answer(problem({}, {}), "--policy", policy)["policy"] == policy
+
+
+def test_the_queues_after_the_round_are_given_where_budgets_are_known(answer):
+    found = answer(problem({"budget_j": 0.1}, {"budget_j": 0.1, "channel_gain": 0}, {}))
+    energy_j = found["compute_energy_j"][0] + found["upload_energy_j"][0]
+    assert found["queue_after_j"] == [pytest.approx(0.3 + energy_j - 0.1), pytest.approx(0.2), None]
+
+
+def test_those_left_out_are_listed_with_the_reason(answer):
+    found = answer(problem({}, {"channel_gain": 1e-30}, {"queue_j": 1e9}, {"available": False}))
+    assert [(entry["device"], entry["code"]) for entry in found["left_out"]] == [
+        (1, "channel"), (2, "energy"), (3, "unavailable")
+    ]  # fmt: skip
+    assert "cannot upload in time" in found["left_out"][0]["reason"]
+    assert "left_out" not in answer(problem({}, {"available": False}), "--no-reasons")
+
+
+def test_devices_go_by_the_ids_of_the_caller(answer, schedule):
+    devices = [{"id": "north/7"}, {"id": 12, "queue_j": 1e9}, {"id": "south"}]
+    found = answer(problem(*devices, id="round 3"))
+    assert (found["id"], found["scheduled"]) == ("round 3", ["north/7", "south"])
+    assert found["devices"] == ["north/7", 12, "south"]
+    assert [entry["device"] for entry in found["left_out"]] == [12]
+    assert answer(problem(*devices, scheduled=["south"]))["scheduled"] == ["south"]
+    _, out, _ = schedule(problem({"id": "one"}, {"id": "evil\x1b[2J", "channel_gain": 0}))
+    assert "device evil?[2J cannot upload" in out
+    code, _, err = schedule(problem({"id": "a"}, {"id": "b", "samples": -1}))
+    assert code == 2
+    assert 'samples of device "b" is -1' in err
+
+
+def test_all_that_is_wrong_is_said_at_once(schedule):
+    text = problem({"samples": "x"}, {"samples": -1, "odd": 1}, {"queue_j": None}, band=3, deadline_s=0)
+    code, _, err = schedule(text)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("error: the problem has 6 faults: ")
+    for part in (
+        "the problem has 'band'", "deadline_s is 0", "devices[0].samples is", "samples of device 1 is -1",
+        "devices[1] has 'odd'", "devices[2].queue_j is null",
+    ):  # fmt: skip
+        assert part in err
+    _, _, err = schedule(problem(*[{"samples": -1}] * 50))
+    assert "the problem has 50 faults" in err
+    assert err.endswith("and 30 more\n")
+
+
+def test_what_is_not_known_may_be_null(answer):
+    unknown = {"energy_cap_j": None, "budget_j": None, "rounds_since": None, "last_loss": None}
+    assert answer(problem(unknown)) == answer(problem({}))
+
+
+def test_the_help_names_every_field(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pmafl", "schedule", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    text = " ".join(capsys.readouterr().out.split())
+    names = [name for name in RoundProblem.__dataclass_fields__ if name not in text]
+    assert names == []
+    assert all(name in text for name in ("--schema", "--stream", *LISTS, "queue_after_j", "left_out"))
+
+
+def test_the_schema_is_printed(schedule):
+    code, out, _ = schedule("", "--schema")
+    assert code == 0
+    assert json.loads(out)["$ref"] == "#/$defs/problem"
+
+
+def test_without_a_problem_the_way_out_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pmafl", "schedule"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert "schedule needs PROBLEM.json" in capsys.readouterr().err
+
+
+def test_a_stream_answers_line_by_line(schedule):
+    lines = [problem({}, {}), "{broken", problem({}, id="last")]
+    code, out, err = schedule("\n".join(lines) + "\n", "--stream")
+    assert (code, err) == (0, "")
+    first, second, third = map(json.loads, out.splitlines())
+    assert first["scheduled"] == [0, 1]
+    assert (second["line"], second["kind"]) == (2, "input")
+    assert (third["id"], third["scheduled"]) == ("last", [0])
+
+
+def test_a_wrong_policy_ends_a_stream_before_its_first_line(schedule):
+    code, out, err = schedule(problem({}), "--stream", "--policy", "duel")
+    assert (code, out) == (2, "")
+    assert "did you mean 'dual'?" in err
 
 
 def test_devices_may_upload_different_amounts(answer):
@@ -202,7 +293,7 @@ def test_a_long_table_is_cut_and_says_so(schedule):
         (problem({}, deadline_s=0), "deadline_s is 0"),
         (problem({"upload_bits": 0.5}), "upload_bits of device 0 is 0.5; it must be 0, or from 1 to 1e+15"),
         (problem({"upload_bits": "all"}), 'devices[0].upload_bits is "all"; it must be a number'),
-        (problem({}, upload_bits=None), "devices[0].upload_bits is null"),
+        (problem({}, upload_bits=None), "error: upload_bits is null"),
         (problem({"rounds_since": 0}), "rounds_since of device 0 is 0; it must be 1 or more"),
         (problem({}, round=-1), "round is -1"),
         (problem({}, local_iterations=0.5), "local_iterations is 0.5; it must be a whole number"),

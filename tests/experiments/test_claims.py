@@ -1,18 +1,32 @@
 """The table of claims: its rules, its numbers and what it does with runs that are missing."""
 
+import gzip
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pmafl import runs as run_directories
 from pmafl.comparison import Estimate, unfinished
+from pmafl.errors import InputError
 from pmafl.experiments import claims, figure_module, measures, reasons, report, statements
-from pmafl.experiments.claims import DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, verdict
-from pmafl.experiments.evidence import Allocations, Evidence, NotRun, load_evidence
-from pmafl.experiments.study import Scale, Study, prepare
-from tests.experiments.conftest import run_here
+from pmafl.experiments.archive import ALLOCATIONS, Archive, Kept
+from pmafl.experiments.claims import (
+    DIRECTION,
+    NOT,
+    NOT_RUN,
+    NOT_TESTED,
+    REPRODUCED,
+    UNDECIDED,
+    Claim,
+    verdict,
+)
+from pmafl.experiments.evidence import Evidence, allocation_jobs, load_study
+from pmafl.experiments.study import NotRun, Scale, Study, of_curve, prepare
+from tests.experiments.conftest import everything, run_here
 
 NAN = math.nan
 
@@ -20,18 +34,31 @@ NAN = math.nan
 MADE = ("fig3", "fig5", "fig7")
 
 
+def keep(study, results):
+    """Write a study's figure and what is known of its runs."""
+    report.make_directory(results)
+    report.write(study, figure_module(study.name), results, {"command": "pmafl reproduce"})
+    archive = Archive(results, directories=True)
+    file = f"{study.name}-{study.scale.suffix}"
+    archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
+
+
 @pytest.fixture(scope="module")
-def place(make, out, tmp_path_factory):
+def place(make, tmp_path_factory):
     """Results and runs of the figures that are made."""
     results = tmp_path_factory.mktemp("results")
     for name in MADE:
-        report.write(make(name), figure_module(name), results, {"command": "pmafl reproduce"})
-    return results, out
+        keep(make(name), results)
+    return results
+
+
+def evidence_of(name, results):
+    return Evidence(load_study(name, "mnist", "chosen", results, Archive(results)))
 
 
 @pytest.fixture(scope="module")
 def fig7(place):
-    return load_evidence("fig7", "mnist", "chosen", *place)
+    return evidence_of("fig7", place)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -45,24 +72,65 @@ def test_a_study_leaves_no_run_unfinished(make, name):
     ("found", "paper", "expected"),
     [
         (Estimate(3.0, 0.5), 3.13, REPRODUCED),
-        (Estimate(1.6, 0.5), 3.13, REPRODUCED),  # within half of it
-        (Estimate(2.0, 1.9), 3.8, REPRODUCED),  # the interval holds it
+        (Estimate(1.6, 0.5), 3.13, DIRECTION),  # the interval reaches below half of it
+        (Estimate(2.5, 0.5), 3.13, REPRODUCED),
+        (Estimate(16.0, 13.0), 3.13, DIRECTION),  # a wide interval holds it and says nothing about its size
         (Estimate(9.0, 0.5), 3.13, DIRECTION),
         (Estimate(0.3, 0.2), 3.13, DIRECTION),
-        (Estimate(3.0, 3.5), 3.13, NOT),  # the interval holds 0
+        (Estimate(3.0, 3.5), 3.13, UNDECIDED),  # the interval holds 0
+        (Estimate(0.1, 0.5), 3.13, NOT),  # so narrow that the paper's number would show
         (Estimate(-3.0, 0.5), 3.13, NOT),
         (Estimate(0.4, 0.3), None, REPRODUCED),
-        (Estimate(3.0, NAN), 3.13, REPRODUCED),
-        (Estimate(-0.1, NAN), None, NOT),
+        (Estimate(0.1, 0.4), None, NOT),
+        (Estimate(0.1, 0.6), None, UNDECIDED),
+        (Estimate(3.0, NAN), 3.13, UNDECIDED),
+        (Estimate(-0.1, NAN), None, UNDECIDED),
     ],
 )
 def test_gains_are_judged_by_their_interval_and_size(found, paper, expected):
-    assert verdict("gain", found, paper) == expected
+    assert verdict("gain", found, paper)[0] == expected
 
 
-def test_similar_means_within_half_a_point():
-    assert verdict("similar", Estimate(-0.4, 0.1), None) == REPRODUCED
-    assert verdict("similar", Estimate(0.6, 0.1), None) == NOT
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Estimate(0.2, 0.2), REPRODUCED),
+        (Estimate(0.0, 0.6), UNDECIDED),  # a wide interval is no sign of being alike
+        (Estimate(0.4, 0.2), UNDECIDED),
+        (Estimate(-0.9, 0.3), NOT),
+        (Estimate(0.0, NAN), UNDECIDED),
+    ],
+)
+def test_similar_means_that_the_interval_is_within_half_a_point(found, expected):
+    assert verdict("similar", found, None)[0] == expected
+
+
+@given(mean=st.floats(-20, 20), half_width=st.floats(0, 20), wider=st.floats(0, 20), paper=st.floats(0.1, 20))
+def test_noise_never_helps(mean, half_width, wider, paper):
+    for kind, number in (("gain", paper), ("gain", None), ("similar", None)):
+        before, after = (
+            verdict(kind, Estimate(mean, hw), number)[0] for hw in (half_width, half_width + wider)
+        )
+        assert before == REPRODUCED or after != REPRODUCED
+
+
+def test_few_devices_of_a_small_fleet_test_nothing(small, out):
+    scale = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, devices=5, overrides=small)
+    found = prepare("fig3", figure_module("fig3").curves(scale), scale, out, False, run_here, everything())
+    run_here(of_curve(found.jobs, "pma", "1 of 5 devices") + of_curve(found.jobs, "local", "1 of 5 devices"))
+    ahead = Claim("x", measures.lead(("pma", 0), ("local", 0)), figure="fig3", dataset="mnist")
+    assert claims._numbers(ahead, Evidence(found))["verdict"] == NOT_TESTED
+
+
+def test_a_whole_model_is_more_to_upload_but_not_more_to_compute():
+    rows = {
+        claim.text: claim for claim in statements.all_claims() if claim.exact and claim.dataset == "mnist"
+    }
+    study = Study("fig3", Scale("mnist"), (), (), (), (), None)
+    bits = claims._numbers(rows["fedavg needs more bandwidth (bits to upload)"], Evidence(study))
+    assert bits["number"] == pytest.approx(100 * (550_346 / 533_248 - 1))
+    assert (bits["half_width"], bits["verdict"]) == (None, REPRODUCED)
+    assert claims._numbers(rows["fedavg needs more computation"], Evidence(study))["verdict"] == NOT
 
 
 def test_every_number_of_the_paper_has_a_row():
@@ -96,12 +164,15 @@ def test_every_claim_is_about_curves_that_its_figure_has():
             self._jobs([], method, value)
             return np.array([5.0, 6.0])
 
-        allocations = (Allocations(*np.ones((4, 6))),)
+        allocations = (dict.fromkeys(ALLOCATIONS, np.ones(6)),)
 
     for claim in statements.all_claims():
         curves = tuple(figure_module(claim.figure).curves(Scale(claim.dataset)))
         assert claim.dataset in figure_module(claim.figure).DATASETS
-        assert claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), ()))).ndim == 1
+        assert (
+            claim.read(Anything(Study(claim.figure, Scale(claim.dataset), curves, (), (), (), None))).ndim
+            == 1
+        )
 
 
 def test_a_lead_is_paired_by_seed(fig7, scale):
@@ -153,16 +224,16 @@ def test_swing_is_the_movement_in_the_second_half():
 
 
 def test_the_optimum_has_equal_marginal_powers_not_equal_powers(place):
-    runs = load_evidence("fig5", "mnist", "chosen", *place)
+    runs = evidence_of("fig5", place)
     for seen in runs.allocations:
-        assert np.abs(seen.marginal_ratio - 1).max() < 1e-3
-        assert np.median(np.abs(seen.average_ratio - 1)) > 0.05
-    assert np.all(measures.free_share(runs) > 0)
+        assert np.abs(seen["marginal_ratio"] - 1).max() < 1e-3
+        assert np.median(np.abs(seen["average_ratio"] - 1)) > 0.05
+    assert np.all(measures.mostly_free(runs) > -50)
 
 
 def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(place):
-    results, out = place
-    claims.write_claims(statements.all_claims(), results, out)
+    results = place
+    claims.write_claims(statements.all_claims(), results)
     rows = json.loads((results / "CLAIMS.json").read_text())
     run = {row["figure"] for row in rows if row["verdict"] != NOT_RUN}
     assert run == {"fig3", "fig5", "fig7"}
@@ -173,17 +244,48 @@ def test_rows_are_written_for_runs_that_are_there_and_for_those_that_are_not(pla
     assert table.count("\n| ") == len(rows) + 3 + tried + 1  # and the heads of four tables
 
 
-def test_rows_stay_where_a_figure_is_there_but_not_its_runs(place, tmp_path):
-    results, out = place
-    claims.write_claims(statements.all_claims(), results, out)
-    before = (results / "CLAIMS.md").read_bytes()
-    claims.write_claims(statements.all_claims(), results, tmp_path)
-    assert (results / "CLAIMS.md").read_bytes() == before
-    (results / "fig7-mnist.json").rename(tmp_path / "fig7-mnist.json")
-    claims.write_claims(statements.all_claims(), results, tmp_path)
-    rows = json.loads((results / "CLAIMS.json").read_text())
-    assert {row["figure"] for row in rows if row["verdict"] != NOT_RUN} == {"fig3", "fig5"}
-    (tmp_path / "fig7-mnist.json").rename(results / "fig7-mnist.json")
+def test_what_is_kept_gives_the_same_files_wherever_it_is(place, tmp_path):
+    claims.write_claims(statements.all_claims(), place)
+    elsewhere = tmp_path / "results"
+    shutil.copytree(place / "evidence", elsewhere / "evidence")
+    for manifest in place.glob("fig*.json"):
+        shutil.copy(manifest, elsewhere)
+    for name in MADE:
+        study = load_study(name, "mnist", "chosen", elsewhere, Archive(elsewhere))
+        report.write(study, figure_module(name), elsewhere, {"command": "pmafl reproduce"})
+    claims.write_claims(statements.all_claims(), elsewhere)
+    for path in place.iterdir():
+        if path.suffix in (".md", ".json", ".csv"):
+            assert (elsewhere / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_seeds_of_which_a_run_is_missing_are_left_out(make, tmp_path):
+    study = make("fig7")
+    lead = measures.lead(("set-expansion", "V = 0.1"), ("ocean", "V = 0.1"))
+    both = Evidence(study).read(lead)
+    keep(study, tmp_path)
+    (path,) = (tmp_path / "evidence").iterdir()
+    missing = {job.directory.name for job in of_curve(study.jobs, "ocean", "V = 0.1") if job.seed == 1}
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    left = [line for line in lines if json.loads(line)["key"] not in missing]
+    assert len(left) < len(lines)
+    path.write_bytes(gzip.compress(b"".join(left)))
+    assert evidence_of("fig7", tmp_path).read(lead) == pytest.approx(both[1:], abs=1e-4)
+
+
+def test_what_was_kept_before_stays_when_other_runs_are_added(make, tmp_path):
+    study, archive = make("fig7"), Archive(tmp_path, directories=True)
+    archive.keep("fig7-mnist", study.jobs[:2])
+    archive.keep("fig7-mnist", study.wireless)
+    again = Archive(tmp_path)
+    assert again.unfinished([*study.jobs[:2], *study.wireless]) == []
+
+
+def test_a_damaged_file_of_runs_is_one_clear_line(make, tmp_path):
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "fig5-mnist.jsonl.gz").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"not the records of runs .* restore it"):
+        Archive(tmp_path).find(make("fig7").jobs[0])
 
 
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
@@ -192,12 +294,11 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
     stated = Scale("mnist", "stated", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
     studies = [(tmp_path, make("fig7"))]
     for scale, place in ((again, tmp_path / "tried" / "short"), (stated, tmp_path)):
-        found = prepare("fig7", figure.curves(scale), scale, out, True, run_here)
+        found = prepare("fig7", figure.curves(scale), scale, out, True, run_here, everything())
         run_here([*found.jobs, *found.wireless])
         studies.append((place, found))
     for place, study in studies:
-        report.make_directory(place)
-        report.write(study, figure, place, {"command": "pmafl reproduce"})
+        keep(study, place)
 
     def never(runs):
         return -runs.final("set-expansion", "V = 0.1", "loss")
@@ -209,7 +310,7 @@ def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out,
         return -runs.wireless("set-expansion", "V = 0.1", "scheduled_samples_per_round")
 
     table = [Claim(read.__name__, read, figure="fig7", dataset="mnist") for read in (never, always, wireless)]
-    rows = claims.judge(table, tmp_path, out)
+    rows = claims.judge(table, tmp_path)
     tried = [[entry["what"] for entry in row["tried"]] for row in rows]
     elsewhere = report.how_much(again)
     assert "cell.deadline_s = 1.0" in elsewhere
@@ -223,12 +324,12 @@ def test_training_that_diverged_shows_nothing(fig7, monkeypatch):
     claim = Claim("learns", lambda runs: runs.final(*curve), figure="fig7", dataset="mnist")
     row = claims._row(claim, "chosen", fig7)
     assert row["number"] > 0
-    read = run_directories.read_records
+    read = Kept.column
 
-    def diverged(path):
-        return [record | {"loss": None} for record in read(path)]
+    def diverged(kept, name):
+        return read(kept, name) * (np.nan if name == "loss" else 1)
 
-    monkeypatch.setattr(run_directories, "read_records", diverged)
+    monkeypatch.setattr(Kept, "column", diverged)
     for measure in (claim.read, measures.lead(curve, ("ocean", "V = 0.1")), lambda r: r.history(*curve)[1]):
         assert np.isnan(measure(fig7)).all()
     assert claims._numbers(claim, fig7)["verdict"] == NOT_RUN
@@ -252,8 +353,8 @@ def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
         ([-1.0, -1.1], "the sign is opposite"),
         ([-1.0, 0.5], "the interval holds 0"),
         ([-0.5, 1.0], "the interval holds 0"),
-        ([-1.0], "the sign is opposite"),
-        ([0.0], "no difference"),
+        ([-1.0], "a single seed has no interval"),
+        ([0.01, -0.01], "no difference"),
     ],
 )
 def test_a_remark_says_what_the_numbers_say(fig7, values, remark):
@@ -276,5 +377,5 @@ def test_every_reason_belongs_to_a_claim():
 
 
 def test_unfinished_runs_are_not_evidence(place, tmp_path):
-    with pytest.raises(NotRun, match="not finished"):
-        load_evidence("fig3", "mnist", "chosen", place[0], tmp_path)
+    with pytest.raises(NotRun, match="no run of pma, 1 of 10 devices is done"):
+        Evidence(load_study("fig3", "mnist", "chosen", place, Archive(tmp_path))).final("pma", 0)

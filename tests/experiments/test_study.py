@@ -12,9 +12,13 @@ from pmafl.errors import InputError
 from pmafl.experiments import FIGURES, figure_module, report, study
 from pmafl.experiments.policies import OCEAN_SPLIT
 from pmafl.experiments.study import Scale
-from tests.experiments.conftest import run_here
+from tests.experiments.conftest import everything, run_here
 
 NOWHERE = Path("nowhere")
+
+
+def known(jobs):
+    return [everything().find(job) for job in jobs]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def test_ocean_gets_the_fixed_split_that_schedules_most(fig7, small, out):
         settings |= {"policy.options": {"compute_fraction": split}, "run.learning": "none"}
         jobs = comparison.grid("mnist", settings, {}, study.TUNING_SEEDS, out / "check")
         run_here(jobs)
-        return study.summaries(jobs, "scheduled_samples_per_round").mean()
+        return study.summaries(known(jobs), "scheduled_samples_per_round").mean()
 
     assert scheduled(chosen) == pytest.approx(max(map(scheduled, study.SPLITS)))
 
@@ -70,7 +74,7 @@ def test_a_run_behind_several_curves_is_made_once(fig7, scale):
     rs_wel = [job for job in fig7.jobs if dict(job.variation)["method"] == "rs-wel"]
     assert len(rs_wel) == 3 * scale.seeds
     assert len(study.distinct(rs_wel)) == scale.seeds
-    assert len([c for c in fig7.curves if c.method == "rs-wel" and c.shown]) == 1
+    assert len([c for c in fig7.curves if c.method == "rs-wel" and c.drawn]) == 1
 
 
 def test_learning_sees_nothing_of_the_cell_but_who_is_scheduled(small, out):
@@ -100,7 +104,7 @@ def test_runs_that_schedule_the_same_devices_train_once(make, scale):
 def test_a_smaller_fleet_trains_with_as_many_samples_and_as_much_band_each(small, out):
     scale = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, devices=5, overrides=small)
     figure = figure_module("fig5")
-    found = study.prepare("fig5", figure.curves(scale), scale, out, True, run_here)
+    found = study.prepare("fig5", figure.curves(scale), scale, out, True, run_here, everything())
     for job, count in [(found.jobs[0], 5), (found.wireless[0], 10)]:
         fleet, cell = job.settings.fleet, job.settings.cell
         assert (fleet.devices, fleet.samples, cell.bandwidth_hz) == (count, 20, 2e5 * count)
@@ -119,7 +123,9 @@ def test_the_samples_of_a_smaller_fleet_are_those_of_the_preset():
 def test_more_devices_than_there_are_are_refused():
     scale = Scale("mnist", devices=101)
     with pytest.raises(InputError, match="--devices 101: the fleet has 100"):
-        study.prepare("fig2", figure_module("fig2").curves(scale), scale, NOWHERE, False, run_here)
+        study.prepare(
+            "fig2", figure_module("fig2").curves(scale), scale, NOWHERE, False, run_here, everything()
+        )
 
 
 def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
@@ -139,7 +145,9 @@ def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
     figure = figure_module("fig5")
     for limit in (7, 1000):
         try:
-            found = study.prepare("fig5", figure.curves(scale), scale, tmp_path, True, until(limit))
+            found = study.prepare(
+                "fig5", figure.curves(scale), scale, tmp_path, True, until(limit), everything()
+            )
             until(limit)(study.distinct([*found.jobs, *found.wireless]))
         except KeyboardInterrupt:
             assert len(made) == 7
@@ -149,10 +157,8 @@ def test_an_interrupted_study_goes_on_where_it_was(small, tmp_path):
 def test_wireless_runs_schedule_as_those_that_learn_do(fig7):
     for curve in fig7.curves:
         learned, alone = (
-            study.summaries(
-                study.of_curve(jobs, curve.method, curve.value)[:2], "scheduled_samples_per_round"
-            )
-            for jobs in (fig7.jobs, fig7.wireless)
+            study.summaries(kept[:2], "scheduled_samples_per_round")
+            for kept in (fig7.learned(curve), fig7.alone(curve))
         )
         assert np.array_equal(learned, alone)
 
@@ -163,7 +169,7 @@ def test_what_a_run_ends_with_is_the_mean_of_its_last_rounds(small, out):
     last = [r["accuracy"] for r in runs.read_records(job.directory)][-4:]
     measured = [value for value in last if value is not None]
     assert len(measured) == 2
-    assert study.final([job], "accuracy") == pytest.approx(np.mean(measured))
+    assert study.final(known([job]), "accuracy") == pytest.approx(np.mean(measured))
 
 
 @pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig7"])
@@ -177,7 +183,7 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
     rows = list(csv.DictReader(picture.with_suffix(".csv").open()))
     assert {(row["method"], row["value"]) for row in rows} == {(c.method, c.value) for c in found.curves}
     first = found.curves[0]
-    rounds, values = study.history(study.of_curve(found.jobs, first.method, first.value), "accuracy")
+    rounds, values = study.history(found.learned(first), "accuracy")
     mine = [row for row in rows if (row["method"], row["value"]) == (first.method, first.value)]
     assert [int(row["round"]) for row in mine] == rounds.tolist()
     assert [float(row["accuracy_mean"]) for row in mine] == pytest.approx(values.mean(axis=0), rel=1e-5)
@@ -188,7 +194,9 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
 def test_what_the_figure_sets_cannot_be_overridden(key, tmp_path):
     scale = Scale("mnist", overrides={key: 1})
     with pytest.raises(InputError, match=f"--set {key}: the figure sets it"):
-        study.prepare("fig5", figure_module("fig5").curves(scale), scale, tmp_path, True, run_here)
+        study.prepare(
+            "fig5", figure_module("fig5").curves(scale), scale, tmp_path, True, run_here, everything()
+        )
 
 
 def test_both_readings_share_the_runs_without_learning(tmp_path):

@@ -226,6 +226,16 @@ def test_an_algorithm_that_is_wrong_is_named_in_one_line(name, line):
         ("fedprox", {"proximal_weight": -1.0}, "proximal_weight = -1.0: must be 0 or more"),
         ("fedprox", {"proximal_weight": float("nan")}, "proximal_weight = nan: must be 0 or more"),
         ("fedrep", {"work": "half"}, "option work = 'half': must be 'double' or 'equal'"),
+        ("fedrep", {"order": "both"}, "option order = 'both': must be 'head-first' or 'extractor-first'"),
+        ("ditto", {"weight": -0.5}, "learning.options.weight = -0.5: must be 0 or more"),
+        ("ditto", {"personal_iterations": 0}, "personal_iterations = 0: must be 1 or more"),
+        ("apfl", {"mixing": 1.5}, "learning.options.mixing = 1.5: must be 0 to 1"),
+        ("pfedme", {"steps": 0}, "learning.options.steps = 0: must be 1 or more"),
+        ("fedadam", {"adaptivity": 0.0}, "learning.options.adaptivity = 0.0: must be more than 0"),
+        ("fedavgm", {"momentum": float("nan")}, "learning.options.momentum = nan: must be 0 to 1"),
+        ("fine-tune", {"tune": "some"}, "option tune = 'some': must be 'all', 'head' or 'extractor'"),
+        ("fedbabu", {"tuning_iterations": -1}, "tuning_iterations = -1: must be 0 or more"),
+        ("scaffold", {"control_weight": float("inf")}, "control_weight = inf: must be 0 or more"),
         ("pma", {"learning": 3}, "was given the options learning; it has none"),
         (DITTO, {"weight": [1]}, r"option weight = \(1,\): must be a number"),
         (DITTO, {"wait": 0.1}, "was given the options wait; it has weight"),
@@ -291,7 +301,9 @@ def test_devices_report_the_loss_of_what_they_received(algorithm):
     state = rounds_of(made, 1)
     for device in (3, 0):
         trained = made.train(state, device, 1)
-        at = state.server["model"] if algorithm == DITTO else whole_model(made, state, device)
+        at = whole_model(made, state, device)
+        if algorithm in (DITTO, "ditto", "apfl", "pfedme"):  # the shared model comes first
+            at = state.server["model"]
         expected, _ = made.method.engine.gradient(at, made.device_samples(device))
         assert trained.loss == pytest.approx(expected, rel=1e-5)
 

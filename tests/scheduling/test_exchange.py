@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling import find_policy
-from pmafl.scheduling.exchange import read_problem, write_decision
+from pmafl.scheduling.exchange import answer, read_question, write
 from pmafl.wireless.problem import COMMON_FIELDS
 
 CELL = {
@@ -30,35 +30,35 @@ DEVICE = {
 
 
 def test_a_problem_is_read_as_it_is_written():
-    problem, fixed = read_problem(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"energy_cap_j": 2}]}))
+    question = read_question(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"energy_cap_j": 2}]}))
+    problem = question.problem
     assert problem.devices == 2
     assert problem.work_cycles == pytest.approx([412_759_500] * 2)
     assert problem.energy_cap_j.tolist() == [np.inf, 2.0]
-    assert fixed is None
+    assert question.fixed is None
 
 
 def test_upload_bits_are_one_number_or_one_per_device():
-    one, _ = read_problem(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"upload_bits": 5}]}))
+    one = read_question(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"upload_bits": 5}]})).problem
     assert one.upload_bits.tolist() == [8531968, 5]
     cell = {name: value for name, value in CELL.items() if name != "upload_bits"}
     with pytest.raises(InputError, match=r"devices\[1\] has no upload_bits"):
-        read_problem(json.dumps(cell | {"devices": [DEVICE | {"upload_bits": 5}, DEVICE]}))
+        read_question(json.dumps(cell | {"devices": [DEVICE | {"upload_bits": 5}, DEVICE]}))
 
 
 def test_a_scheduled_list_fixes_the_set():
-    _, fixed = read_problem(json.dumps(CELL | {"devices": [DEVICE] * 3, "scheduled": [2, 0]}))
-    assert fixed.tolist() == [True, False, True]
+    question = read_question(json.dumps(CELL | {"devices": [DEVICE] * 3, "scheduled": [2, 0]}))
+    assert question.fixed.tolist() == [True, False, True]
 
 
 def test_a_decision_has_one_entry_per_device_and_null_for_what_is_unknown():
-    problem, _ = read_problem(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"channel_gain": 0}]}))
-    answer = json.loads(write_decision(find_policy("set-expansion")(problem, None)))
-    assert answer["scheduled"] == [0]
-    assert answer["lower_bound"] is None
-    assert answer["gap"] is None
-    assert all(
-        len(answer[key]) == 2 for key in answer if isinstance(answer[key], list) and key != "scheduled"
-    )
+    question = read_question(json.dumps(CELL | {"devices": [DEVICE, DEVICE | {"channel_gain": 0}]}))
+    found = json.loads(write(answer(question, find_policy("set-expansion")(question.problem, None))))
+    assert found["scheduled"] == [0]
+    assert found["lower_bound"] is None
+    assert found["gap"] is None
+    columns = [key for key in found if isinstance(found[key], list) and key not in ("scheduled", "left_out")]
+    assert all(len(found[key]) == 2 for key in columns)
 
 
 number = st.one_of(
@@ -80,11 +80,11 @@ number = st.one_of(
 def test_any_problem_gets_a_finite_answer_or_one_clear_line(cell, devices, name):
     text = json.dumps(CELL | cell | {"devices": [DEVICE | device for device in devices]})
     try:
-        problem, _ = read_problem(text)
-        decision = find_policy(name)(problem, np.random.default_rng(0))
+        question = read_question(text)
+        decision = find_policy(name)(question.problem, np.random.default_rng(0))
     except (InputError, NoAnswer) as error:
         assert str(error)
         assert "\n" not in str(error)
         return
-    answer = json.loads(write_decision(decision), parse_constant=pytest.fail)
-    assert sum(answer["bandwidth_share"]) <= 1 + 1e-9
+    found = json.loads(write(answer(question, decision)), parse_constant=pytest.fail)
+    assert sum(found["bandwidth_share"]) <= 1 + 1e-9

@@ -8,9 +8,11 @@ in the algorithms beside it, imports torch, so that the wireless side can charge
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pmafl.errors import InputError
 from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pmafl.learning.engine import Engine
-    from pmafl.learning.inputs import Samples
+    from pmafl.learning.inputs import Part, Samples
     from pmafl.learning.model import Model
 
     Tensors = dict[str, Tensor]
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 # Numbers of parameters by name, from the sizes of the extractor and of the whole model. A sequence has one
 # entry per device, the size or 0: of what a device with 0 gives under that name, nothing is sent.
 Sizes = Callable[[int, int], Mapping[str, "int | Sequence[int]"]]
+Split = Literal["settings", "norms"]
 
 
 def _replace(server: Any, combined: Any) -> Any:
@@ -51,9 +54,16 @@ class Algorithm:
         uploads: what a device sends, by name; the bits that are charged follow from it.
         downloads: what a device receives of the server's state, by name; left out: what it uploads.
         aggregate: from the server's state and the combined uploads to its next state; left out: the uploads
-            take the place of what has their name.
+            take the place of what has their name. One that has an argument `share` is also told the share of
+            all devices that uploaded, weighted as their uploads are; one that has `trained` gets a mask over
+            the model, false where it holds running statistics, which can be averaged but know no direction.
         common: how many leading weights of all personal models are the same, where that is known: features
-            are then computed once for all devices.
+            are then computed once for all devices, unless these tune their models.
+        tune: what a device does with its personal model before that is tested, on its training samples; left
+            out: nothing. It happens once, when training is over, so no round is charged for it.
+        tuning_iterations: passes over its samples that tuning takes.
+        split: what divides the model, the settings or, "norms", its normalisation layers, which then are its
+            personal part.
     """
 
     start: Callable[[Model], tuple[Tensors, Tensors]]
@@ -62,8 +72,11 @@ class Algorithm:
     iterations: int
     uploads: Sizes
     downloads: Sizes | None = None
-    aggregate: Callable[[Tensors, Tensors], Tensors] = _replace
+    aggregate: Callable[..., Tensors] = _replace
     common: Callable[[int, int], int] = _nothing_in_common
+    tune: Train | None = None
+    tuning_iterations: int = 0
+    split: Split = "settings"
 
 
 Maker = Callable[..., Algorithm]
@@ -78,8 +91,13 @@ def together(learning: LearningSettings, proximal_weight: float = 0.0) -> Train:
     return train
 
 
-def split_model(train: Train, iterations: int) -> Algorithm:
-    """Devices share the extractor u and keep their predictor v; algorithms differ in how both are trained."""
+def split_model(
+    train: Train, iterations: int, shared: Literal["extractor", "head"] = "extractor"
+) -> Algorithm:
+    """Devices share the extractor u and keep their predictor v; algorithms differ in how both are trained.
+
+    Where the head is `shared`, it is the other way round.
+    """
 
     def start(model: Model) -> tuple[Tensors, Tensors]:
         return divide(model.flat, model.split)
@@ -90,23 +108,27 @@ def split_model(train: Train, iterations: int) -> Algorithm:
         return divide(train(engine, personal(server, device), samples, rng), engine.model.split)
 
     def divide(weights: Tensor, split: int) -> tuple[Tensors, Tensors]:
-        """Extractor and head; what has no parameters has no name either."""
+        """What is shared and what is kept; what has no parameters has no name either."""
         extractor = {"extractor": weights[:split].clone()} if split else {}
-        return extractor, {"head": weights[split:].clone()} if split < len(weights) else {}
+        head = {"head": weights[split:].clone()} if split < len(weights) else {}
+        return (extractor, head) if shared == "extractor" else (head, extractor)
 
     def personal(server: Tensors, device: Tensors) -> Tensor:
         from torch import cat
 
-        return cat([*server.values(), *device.values()])
+        parts = (server, device) if shared == "extractor" else (device, server)
+        return cat([values for part in parts for values in part.values()])
 
-    return Algorithm(
-        start,
-        local,
-        personal,
-        iterations,
-        uploads=lambda split, parameters: {"extractor": split} if split else {},
-        common=lambda split, parameters: split,
-    )
+    def uploads(split: int, parameters: int) -> dict[str, int]:
+        size = split if shared == "extractor" else parameters - split
+        return {shared: size} if size else {}
+
+    def common(split: int, parameters: int) -> int:
+        if shared == "extractor":
+            return split
+        return 0 if split else parameters
+
+    return Algorithm(start, local, personal, iterations, uploads, common=common)
 
 
 def whole_model(train: Train, iterations: int) -> Algorithm:
@@ -128,3 +150,38 @@ def whole_model(train: Train, iterations: int) -> Algorithm:
         uploads=lambda split, parameters: {"model": parameters},
         common=lambda split, parameters: parameters,
     )
+
+
+def tuned(
+    algorithm: Algorithm,
+    learning: LearningSettings,
+    part: Literal["all", "head", "extractor"],
+    passes: int | None,
+) -> Algorithm:
+    """The algorithm with personal models that are trained on before their test.
+
+    By default as long as in a round; 0 passes change nothing.
+    """
+    passes = learning.iterations if passes is None else at_least(0, "tuning_iterations", passes)
+    trained: Part = "predictor" if part == "head" else part
+
+    def tune(engine: Engine, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
+        return engine.train(weights, samples, rng, passes, trained)
+
+    return replace(algorithm, tune=tune, tuning_iterations=passes) if passes else algorithm
+
+
+def moved(before: Tensor, target: Tensor, rate: float) -> Tensor:
+    """From one vector so far towards another: 0 stays, 1 arrives, to the bit."""
+    return target if rate == 1 else before + rate * (target - before)
+
+
+Number = TypeVar("Number", int, float)
+
+
+def at_least(least: float, option: str, value: Number, most: float = inf) -> Number:
+    """The value of an option, which must be finite and within its range."""
+    if not least <= value <= most or value == inf:
+        allowed = f"{least:g} to {most:g}" if most < inf else f"{least:g} or more"
+        raise InputError(f"learning.options.{option} = {value}: must be {allowed}")
+    return value

@@ -3,13 +3,11 @@
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks. MLSys 2020.
 """
 
-from pmafl.errors import InputError
-from pmafl.learning.algorithms.base import Algorithm, together, whole_model
+from pmafl.learning.algorithms.base import Algorithm, at_least, together, whole_model
 from pmafl.settings import LearningSettings
 
 
 def fedprox(learning: LearningSettings, proximal_weight: float = 0.1) -> Algorithm:
     r"""Devices minimise :math:`F_k(w) + \rho/2 \, |w - w_t|^2`; a proximal weight of 0 gives FedAvg."""
-    if not 0 <= proximal_weight < float("inf"):
-        raise InputError(f"learning.options.proximal_weight = {proximal_weight}: must be 0 or more")
+    at_least(0, "proximal_weight", proximal_weight)
     return whole_model(together(learning, proximal_weight), learning.iterations)

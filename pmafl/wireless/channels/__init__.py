@@ -14,11 +14,21 @@ from pmafl.wireless.channels.base import Channel, Site, State, memoryless, middl
 from pmafl.wireless.channels.checking import checked
 from pmafl.wireless.channels.constant import constant
 from pmafl.wireless.channels.exponential import exponential
+from pmafl.wireless.channels.exponential import quantile as exponential_quantile
 from pmafl.wireless.channels.rician import rician
 from pmafl.wireless.channels.shadowing import shadowing
 from pmafl.wireless.channels.trace import follow
 
-__all__ = ["CHANNELS", "Channel", "Site", "State", "make_channel", "memoryless", "middles"]
+__all__ = [
+    "CHANNELS",
+    "Channel",
+    "Site",
+    "State",
+    "exponential_quantile",
+    "make_channel",
+    "memoryless",
+    "middles",
+]
 
 CHANNELS: Registry[Callable[..., Channel]] = Registry(
     "channel model",

@@ -92,8 +92,8 @@ def test_workers_that_cannot_start_are_given_up(tmp_path):
 def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
     (tmp_path / "script.py").write_text(
         "import sys\nfrom pathlib import Path\n"
-        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})\n"
-        "from tests.test_workers import sleep, run_tasks\n"
+        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(os.path.dirname(__file__)))!r})\n"
+        "from tests.workers.test_tasks import sleep, run_tasks\n"
         "if __name__ == '__main__':\n"
         "    list(run_tasks(sleep, [(Path(), f'task {i}') for i in range(4)], 4))\n"
     )
@@ -108,3 +108,14 @@ def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def test_workers_leave_an_interrupt_to_their_parent_from_their_first_moment_on():
+    """In a new process: its first worker starts multiprocessing's tracker, which unblocks signals."""
+    code = (
+        "from pathlib import Path; from pmafl.workers import _Worker; "
+        "worker = _Worker(print); status = Path(f'/proc/{worker.process.pid}/status').read_text(); "
+        "worker.end(); print(int(status.split('SigBlk:')[1].split()[0], 16))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) & 1 << signal.SIGINT - 1

@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import Any
 
 from pmafl.errors import InputError, NoAnswer
@@ -36,7 +36,9 @@ class _Worker:
         self.ready = False  # until it has started and said so
         self.task: int | None = None
         # A terminal interrupts all processes of a command. Workers leave that to their parent, from their
-        # first moment on: what is blocked here stays blocked in the new process.
+        # first moment on: what is blocked here stays blocked in the new process. Starting multiprocessing's
+        # tracker, which the first start would do, unblocks it again.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
@@ -55,7 +57,7 @@ class _Worker:
             error: Exception | None = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            return WorkerDied(_cause(self.process.exitcode or 0))
+            return WorkerDied(cause(self.process.exitcode or 0))
         return error
 
     def end(self) -> None:
@@ -102,7 +104,7 @@ def run_tasks(
 
 def _serve(function: Callable[..., object], pipe: connection.Connection) -> None:
     """A worker's life: say that it is ready, then take tasks and answer."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):  # when the parent is gone
         pipe.send(None)
         while True:
@@ -119,7 +121,7 @@ def _attempt(function: Callable[..., object], arguments: Task) -> Exception | No
     return None
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Wait until the parent is gone, and go too; nothing that a task writes minds being cut off."""
     parent = parent_process()
     if parent is not None:
@@ -127,7 +129,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _cause(exit_code: int) -> str:
+def cause(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
     try:

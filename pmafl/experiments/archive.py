@@ -1,0 +1,198 @@
+"""What is kept of the runs behind the figures: a few kilobytes each, in one compressed file per figure.
+
+A run is known by the digest of its settings, which is also the name of its directory. What was kept is read
+first, directories after it, so that figures and claims need no directory and a run that is kept is never made
+again. Runs are added as they finish.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmafl import runs
+from pmafl.comparison import Array, Job
+from pmafl.errors import InputError
+from pmafl.files import write_atomically
+from pmafl.settings import load
+from pmafl.wireless import LN2, price_ratio, spectral_efficiency
+from pmafl.world import World, channel_gain, make_problem, wireless_world
+
+FOLDER = "evidence"
+KEEP_EVERY_S = 60.0
+DIGITS = 7  # of a number that is kept
+BY_ROUND = ("scheduled_samples", "mean_energy_j")
+EVALUATED = ("accuracy", "loss", "worst_tenth_accuracy")
+NUMBERS = (
+    "scheduled_samples_per_round",
+    "scheduled_devices_per_round",
+    "energy_per_device_round_j",
+    "max_energy_per_device_round_j",
+    "budget_j",
+    "wall_time_s",
+)
+ALLOCATIONS = ("gain", "clock_hz", "marginal_ratio", "average_ratio")
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is kept of a run.
+
+    Attributes:
+        key: digest of its settings.
+        settings: those that are not at their default, as `section.key`.
+        versions: of what it depended on.
+        numbers: of its summary.
+        schedule: digest of who was scheduled in each round.
+        columns: by round, for a run that learns; in EVALUATED NaN for rounds that were not, or diverged.
+        allocations: of scheduled devices in all rounds, where they were asked for: channel gain, CPU clock,
+            and radio's power over the CPU's, at the margin and on average, where neither is at its limit.
+    """
+
+    key: str
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    numbers: Mapping[str, float | None]
+    schedule: str
+    columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    allocations: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def column(self, name: str) -> Array:
+        return np.array(self.columns[name], dtype=np.float64)
+
+
+class Archive:
+    """The runs that are kept in a directory of results; with `directories`, also those that are there."""
+
+    def __init__(self, results: Path, directories: bool = False) -> None:
+        self.folder = results / FOLDER
+        self._directories = directories
+        self._from_directories: dict[Path, Kept] = {}
+
+    @cached_property
+    def _kept(self) -> dict[str, Kept]:
+        found: dict[str, Kept] = {}
+        for path in sorted(self.folder.glob("*.jsonl.gz")):
+            found |= {kept.key: _richer(kept, found.get(kept.key)) for kept in _read(path)}
+        return found
+
+    def find(self, job: Job) -> Kept | None:
+        """What is known of a run; nothing where it is not finished."""
+        if (kept := self._kept.get(job.directory.name)) is not None:
+            return kept
+        if not self._directories:
+            return None
+        if job.directory not in self._from_directories and (summary := runs.read_summary(job.directory)):
+            self._from_directories[job.directory] = _of_run(job, summary)
+        return self._from_directories.get(job.directory)
+
+    def unfinished(self, jobs: Iterable[Job]) -> list[Job]:
+        return [job for job in jobs if self.find(job) is None]
+
+    def keep(self, name: str, jobs: Iterable[Job], with_allocations: Iterable[Job] = ()) -> None:
+        """Write what is known of some runs to the file of a figure, beside what it holds already."""
+        path = self.folder / f"{name}.jsonl.gz"
+        before = {kept.key: kept for kept in _read(path)} if path.exists() else {}
+        wanted = {job.directory.name for job in with_allocations}
+        after = dict(before)
+        for job in jobs:
+            found = self.find(job)
+            if found and found.key in wanted and not found.allocations and job.directory.is_dir():
+                found = _with_allocations(found, job.directory)
+            if found:
+                after[found.key] = _richer(found, before.get(found.key))
+        if after != before:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, _compressed(after.values()))
+            self._kept.update(after)
+
+
+def keeper(archive: Archive, name: str) -> Callable[[Sequence[Job]], None]:
+    """Keeps what is done of some jobs, but not at every call: looking through thousands takes time."""
+    last = time.monotonic()
+
+    def keep(jobs: Sequence[Job]) -> None:
+        nonlocal last
+        if time.monotonic() - last > KEEP_EVERY_S:
+            archive.keep(name, jobs)
+            last = time.monotonic()
+
+    return keep
+
+
+def _richer(one: Kept, other: Kept | None) -> Kept:
+    return other if other is not None and (other.allocations or not one.allocations) else one
+
+
+def _compressed(kept: Iterable[Kept]) -> bytes:
+    lines = (json.dumps(asdict(run), separators=(",", ":")) for run in sorted(kept, key=lambda run: run.key))
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+
+
+def _read(path: Path) -> list[Kept]:
+    try:
+        return [Kept(**json.loads(line)) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path}: not the records of runs ({error}); restore it, or delete it and run again"
+        ) from None
+
+
+def _of_run(job: Job, summary: Mapping[str, Any]) -> Kept:
+    records = runs.read_records(job.directory)
+    schedule = json.dumps([record["scheduled"] for record in records])
+    learns = job.settings.run.learning == "full"
+    return Kept(
+        key=job.directory.name,
+        settings=job.settings.changed(),
+        versions=summary["versions"],
+        numbers={name: _rounded(summary[name]) for name in NUMBERS},
+        schedule=hashlib.sha256(schedule.encode()).hexdigest()[:16],
+        columns={name: [_rounded(r[name]) for r in records] for name in (*BY_ROUND, *EVALUATED)}
+        if learns
+        else {},
+    )
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None or not np.isfinite(number) else float(f"{number:.{DIGITS}g}")
+
+
+def _with_allocations(kept: Kept, directory: Path) -> Kept:
+    world = wireless_world(load(directory))
+    rounds = [_round_allocations(world, record) for record in runs.read_records(directory)]
+    parts = (np.concatenate(part) for part in zip(*rounds, strict=True))
+    columns = ([float(f"{number:.{DIGITS}g}") for number in part] for part in parts)
+    return Kept(**{**asdict(kept), "allocations": dict(zip(ALLOCATIONS, columns, strict=True))})
+
+
+def _round_allocations(world: World, record: Mapping[str, Any]) -> tuple[Array, Array, Array, Array]:
+    r"""ALLOCATIONS of the scheduled devices of a round, with
+
+    .. math:: -\frac{\partial E^L}{\partial T^L} = \frac{2 E^L}{T^L}, \qquad
+              -\frac{\partial E^U}{\partial T^U} = \frac{\theta B N_0}{h} (1 + 2^x (x \ln 2 - 1)).
+    """
+    devices = record["scheduled"]
+    gain = channel_gain(world, record["round"])
+    problem = make_problem(world, world.fleet, gain, np.zeros(world.fleet.devices))
+    gain = problem.channel_gain[devices]
+    names = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
+    share, compute_s, upload_s, compute_j, upload_j = (np.array(record[name]) for name in names)
+    efficiency = spectral_efficiency(share, upload_s, problem.sent_bits[devices], problem.bandwidth_hz)
+    radio_w = share * problem.bandwidth_hz * problem.noise_w_per_hz / gain * price_ratio(LN2 * efficiency)
+    clock_hz = problem.work_cycles[devices] / compute_s
+    average_w = upload_j / upload_s
+    free = (clock_hz < 0.999 * problem.max_frequency_hz[devices]) & (
+        average_w < 0.999 * problem.max_power_w[devices]
+    )
+    marginal = radio_w * compute_s / (2 * compute_j)
+    return gain, clock_hz, marginal[free], (average_w * compute_s / compute_j)[free]

@@ -1,0 +1,45 @@
+"""A figure from its runs to its files, and from what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pmafl.display import running
+from pmafl.experiments import FIGURES, figure_module, report
+from pmafl.experiments.archive import Archive, keeper
+from pmafl.experiments.evidence import allocation_jobs, commands_of, load_study
+from pmafl.experiments.study import READINGS, Scale, distinct, manifest_path, prepare, wanted
+
+Where = tuple[Literal["local", "ray"], int | None, str | None]  # engine, workers, address
+
+
+def make(
+    name: str,
+    scale: Scale,
+    out: Path,
+    results: Path,
+    commands: Mapping[str, str],
+    only: Sequence[str],
+    where: Where,
+) -> Path:
+    """Run what is missing of one figure on one data set, keep it as it finishes, and write the files."""
+    figure, archive, file = figure_module(name), Archive(results, directories=True), f"{name}-{scale.suffix}"
+    with running(f"{name} {scale.suffix}", *where, archive.unfinished, keeper(archive, file)) as run:
+        study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run, archive)
+        run(distinct([*study.wireless, *wanted(study.jobs, only)]))
+    archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
+    return report.write(study, figure, results, commands)
+
+
+def draw_again(results: Path) -> Iterator[Path]:
+    """Every figure that has been made, from what is kept."""
+    archive = Archive(results)
+    for name in FIGURES:
+        figure = figure_module(name)
+        for scale in (Scale(dataset, reading) for dataset in figure.DATASETS for reading in READINGS):
+            path = manifest_path(results, name, scale)
+            if path.is_file():
+                study = load_study(name, scale.dataset, scale.reading, results, archive)
+                yield report.write(study, figure, results, commands_of(path))
