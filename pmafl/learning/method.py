@@ -97,7 +97,7 @@ class Method:
         self.model = build_model(learning, input_shape, classes, rng, self.device, form, split)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        self.form_of_data = input_shape, classes
+        self.form_of_data, self.kind_of_data = (input_shape, classes), form
         sizes = sizes_of(self.model, self.algorithm, learning)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
