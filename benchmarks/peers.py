@@ -144,6 +144,7 @@ class Contestant:
                 {"PFL_WORKER_RANK": str(rank), "PFL_WORKER_ADDRESSES": addresses} for rank in range(workers)
             ]
         threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PFL_PYTORCH_DEVICE": "cpu"}
+        threads["PYTHONPATH"] = os.pathsep.join([str(CONTESTANTS.parent), os.environ.get("PYTHONPATH", "")])
         logs = subprocess.DEVNULL if who == "flower" else None
         self._processes = [
             subprocess.Popen(
