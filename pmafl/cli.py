@@ -21,6 +21,7 @@ from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
 from pmafl.commands.serve import serve
 from pmafl.commands.settings import settings
+from pmafl.commands.view import view
 from pmafl.errors import InputError, NoAnswer
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, reproduce, efficiency, bound, schedule, serve, settings, data):
+for command in (run, view, compare, reproduce, efficiency, bound, schedule, serve, settings, data):
     app.command()(command)
 
 

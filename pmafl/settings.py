@@ -262,7 +262,7 @@ class LearningSettings(Section):
 
     algorithm: str = Field(
         min_length=1,
-        description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
+        description='"pma", "fedavg", "ditto" and others (docs/algorithms.md), or "package.module:algorithm"',
     )
     model: str = Field(
         min_length=1,

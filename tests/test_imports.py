@@ -28,7 +28,7 @@ LAYERS = [
     ["world", "devices", "workers", "rounds", "budgets", "service"],
     ["runs"],
     ["checks", "comparison", "theory", "efficiency"],
-    ["plots", "display", "callbacks"],
+    ["plots", "page", "display", "callbacks"],
     ["experiments", "flower"],
     ["commands", "cli", "__main__"],
 ]
@@ -41,6 +41,7 @@ SIDE_DOORS = {
     "pmafl.data.picture",
     "pmafl.experiments.claims",
     "pmafl.experiments.making",
+    "pmafl.experiments.sensitivity",
     "pmafl.experiments.statements",
     "pmafl.experiments.study",
     "pmafl.learning.algorithms",

@@ -93,7 +93,8 @@ class Method:
         self.algorithm = find_algorithm(learning)
         self.uploads = Uploads(learning)
         self.device = find_device(learning.device)
-        self.model = build_model(learning, input_shape, classes, stream(seed, "weights"), self.device, form)
+        rng, split = stream(seed, "weights"), self.algorithm.split
+        self.model = build_model(learning, input_shape, classes, rng, self.device, form, split)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
         self._form = input_shape, classes
@@ -108,7 +109,7 @@ class Method:
             checking.names_and_sizes(self._server, self._received, self._uploaded)
             self.memory = self._with_residuals(self._with_buffers(self.memory))
             self.common = 0 if self.algorithm.tune else self.algorithm.common(*sizes)
-            self._wants_share = "share" in inspect.signature(self.algorithm.aggregate).parameters
+            self._asked_for = inspect.signature(self.algorithm.aggregate).parameters.keys()
 
     @cached_property
     def workload(self) -> Workload:
@@ -216,15 +217,26 @@ class Method:
         if self.algorithm.tune is None:
             return weights
         with blaming(f"{self.blamed}, device {device}"), torch.enable_grad():
-            made = self.algorithm.tune(self.engine, weights, samples, rng)
-            return self._own("the tuned model", {"weights": made}, {"weights": len(weights)})["weights"]
+            model, size = self.model, {"weights": self.model.parameters}
+            model.load(weights)  # for the buffers that the device keeps
+            made = self.algorithm.tune(self.engine, weights[: model.parameters], samples, rng)
+            tuned = self._own("the tuned model", {"weights": made}, size)["weights"]
+            return torch.cat([tuned, model.own]) if self._keeps else tuned
 
     def aggregate(self, server: Tensors, combined: Tensors, share: float) -> Tensors:
         """The server's next state; `share` of all devices uploaded."""
         with blaming(self.blamed):
-            more = {"share": share} if self._wants_share else {}
+            known = {"share": share, "trained": self._trained()}
+            more = {name: value for name, value in known.items() if name in self._asked_for}
             after = self.algorithm.aggregate(server, combined, **more)
             return self._own("what aggregate returned", after, checking.sizes_of(server))
+
+    def _trained(self) -> Tensor:
+        """Which values of the model gradient steps change; the others are running statistics."""
+        mask = torch.zeros(self.model.parameters, dtype=torch.bool, device=self.device)
+        for place in self.model.trained:
+            mask[place] = True
+        return mask
 
     def _with_buffers(self, memory: Tensors) -> Tensors:
         """What a device holds, with the buffers that it keeps whatever the algorithm does."""
@@ -277,7 +289,7 @@ class Combining:
     def add(self, device: int, trained: Trained, samples: int) -> None:
         if trained.memory:
             self._devices[device] = trained.memory
-        self._uploaded[device] = True
+        self._uploaded[device] = bool(trained.upload)
         for name, payload in trained.upload.items():
             size, server = self._method.upload_sizes(device)[name], self._state.server
             payload = self._method.decoded(device, name, payload, server)

@@ -57,13 +57,15 @@ def workload(
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
+        if algorithm.split == "norms":  # of which there are none
+            split = architecture.parameters
         return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
     from pmafl.learning.method import sizes_of
     from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
-    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form)
+    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form, split=algorithm.split)
     counted = operations(learning, model, shape, classes)
     return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
 

@@ -3,6 +3,7 @@
     settings.toml     complete: running it again gives the same run
     run.json          the run's name and the settings it began with
     rounds.jsonl      a line per round, each sealed by a check that stands for all lines so far
+    devices.npy       what each device scored, spent and had in the evaluated rounds
     checkpoint/       the last two states, and the heads that they need
     summary.json      the numbers of a finished run
 

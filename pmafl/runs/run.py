@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -23,11 +24,12 @@ import numpy as np
 
 from pmafl import files
 from pmafl.errors import InputError
+from pmafl.runs.columns import COLUMNS, long_table, read_columns
 from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary
 from pmafl.settings import Settings, load
-from pmafl.wireless import Array
+from pmafl.wireless import Array, Fleet
 from pmafl.world import World, build_world, wireless_world
 
 Folder = str | os.PathLike[str]
@@ -92,20 +94,41 @@ class Run:
         return pandas.DataFrame(self.rows)
 
     @cached_property
+    def devices(self) -> Any:
+        """What each device scored, spent and had in the evaluated rounds so far: a row per round and device.
+
+        A pandas DataFrame where pandas is installed, else a dict with an array per column.
+        """
+        try:
+            table = long_table(read_columns(self.directory))
+        except FileNotFoundError:
+            raise InputError(f"{self.directory} has no {COLUMNS}: no round of it was evaluated") from None
+        try:
+            return import_module("pandas").DataFrame(table)
+        except ImportError:
+            return table
+
+    @cached_property
     def summary(self) -> dict[str, Any] | None:
         """The numbers of a finished run; None of one that is not."""
         return read_summary(self.directory)
 
     @cached_property
+    def fleet(self) -> Fleet:
+        """The devices: as real ones said of themselves, else as the settings say."""
+        fleet, path = self.wireless_world.fleet, self.directory / FEDERATION
+        if not path.is_file():
+            return fleet
+        try:
+            said = json.loads(files.read_bytes(path))["fleet"]
+            return replace(fleet, **{name: np.array(said[name], dtype=np.float64) for name in said})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error})") from None
+
+    @property
     def budget_j(self) -> Array:
-        """Energy that each device may spend per round: as real devices said, else as the settings say."""
-        path = self.directory / FEDERATION
-        if path.is_file():
-            try:
-                return np.array(json.loads(files.read_bytes(path))["fleet"]["budget_j"], dtype=np.float64)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path} is damaged ({error})") from None
-        return self.wireless_world.fleet.budget_j
+        """Energy that each device may spend per round."""
+        return self.fleet.budget_j
 
 
 def open_run(run: Run | Folder) -> Run:
