@@ -86,20 +86,25 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
-        sizes = algorithm.uploads(split, parameters).values()
         received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
-        bits = [upload_bits(size, learning) for size in sizes]
-        if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
-            given = " and of ".join(map(str, sorted(lengths)))
-            raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+        bits = uploaded_bits(learning, algorithm, split, parameters)
         received_bits = sum(32 * int(np.max(size)) for size in received)
     return Workload(
-        upload_bits=sum(bits),
+        upload_bits=bits,
         operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
         download_bits=received_bits,
         tuning_iterations=algorithm.tuning_iterations,
     )
+
+
+def uploaded_bits(learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int) -> Any:
+    """All that a device uploads in a round, in bits; an array where it differs by device."""
+    bits = [upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()]
+    if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
+        given = " and of ".join(map(str, sorted(lengths)))
+        raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+    return sum(bits)
 
 
 def upload_bits(parameters: int | Sequence[int], learning: LearningSettings) -> Any:

@@ -16,6 +16,7 @@ CASES = {
     "batches": {"learning.algorithm": "fedrep", "learning.batch_size": 8},
     "ditto": {"learning.algorithm": "tests.own_ditto:ditto"},
     "scaffold": {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
+    "sparse": {"learning.algorithm": "fedavg", "learning.upload": "top-k"},
     "sizes": {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
 }
 EVERYONE = {"run.wireless": "none", "policy.name": "uniform", "policy.options.count": 5, "run.rounds": 3}
