@@ -20,7 +20,7 @@ from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
-# From several vectors and a batch to the loss that is reported, and the slope of each vector.
+# From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
 Slopes = Callable[[Sequence[Tensor], Samples], tuple[float, Sequence[Tensor]]]
 SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
 
@@ -125,6 +125,8 @@ class Engine:
                     momentum.mul_(self.momentum).add_(slope)
                     for place, rate in self._places("all"):
                         weights[place].add_(momentum[place], alpha=-rate)
+                    for place in self._statistics():
+                        weights[place].sub_(slope[place])
         if report:
             self.first_loss = loss
         return points
@@ -142,10 +144,21 @@ class Engine:
         for _ in range(steps):
             repeats = self.momentum * repeats + 1
             total += repeats
-        mean = before - after
+        mean = torch.zeros_like(before)
         for place, rate in self._places("all"):
-            mean[place] /= rate * total
+            mean[place] = (before[place] - after[place]) / (rate * total)
         return mean
+
+    def slope(self, weights: Tensor, batch: Samples) -> tuple[float, Tensor]:
+        """Mean loss and gradient of a batch, and in the place of running statistics what it takes off them.
+
+        They need neither rate nor momentum: a batch has moved them as far as they go.
+        """
+        loss, gradient = self.gradient(weights, batch)
+        self.model.collect_buffers()
+        for place in self._statistics():
+            gradient[place] = weights[place] - self.model.flat[place]
+        return loss, gradient
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
@@ -161,7 +174,7 @@ class Engine:
         return [(model.flat[w], model.gradient[w], rate) for w, rate in places if w.stop > w.start]
 
     def _places(self, part: Part) -> list[tuple[slice, float]]:
-        """Slices of a vector with the rate of each; one slice where one rate serves all."""
+        """Slices of a vector that steps change, with the rate of each; one where one rate serves all."""
         model = self.model
         if part != "all" and model.undivided:
             raise InputError(model.undivided)
@@ -172,6 +185,12 @@ class Engine:
         else:
             places = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
         return [(place, rate) for place, rate in places if place.stop > place.start]
+
+    def _statistics(self) -> list[slice]:
+        """Slices of a vector that hold running statistics."""
+        first, second = self.model.trained
+        places = slice(first.stop, second.start), slice(second.stop, self.model.parameters)
+        return [place for place in places if place.stop > place.start]
 
     def batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
         """The batches of so many passes; the order of a pass is drawn when its first batch is asked for."""

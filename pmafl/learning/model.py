@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
+from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
 from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
@@ -60,15 +61,19 @@ class Model:
     vocabulary: int = 0
 
     def __init__(
-        self, module: nn.Module, learning: LearningSettings, changing: Set[str] = frozenset()
+        self,
+        module: nn.Module,
+        learning: LearningSettings,
+        changing: Set[str] = frozenset(),
+        split: Split = "settings",
     ) -> None:
-        """`changing` are the names of the buffers that training changes."""
+        """`changing` are the names of the buffers that training changes; `split` says what divides it."""
         self.name, self.module = learning.model, module
         self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
         statistics = {name: value for name, value in module.named_buffers() if name in changing}
         in_vector = statistics if learning.buffers == "shared" else {}
-        division = divide(module, learning, in_vector)
+        division = divide(module, learning, in_vector, split)
         self.undivided = division.missing
         self.layered = division.leading >= 0
         in_onednn = self.layered and fits_onednn(self.members)
@@ -145,6 +150,12 @@ class Model:
                 view.copy_(now.detach())
                 owner._buffers[key] = view
 
+    def state_dict(self, values: Tensor) -> dict[str, Tensor]:
+        """All parameters and buffers by name, as torch knows them, of a model with these values."""
+        self.load(values)
+        self._put_back()
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
             now = owner._buffers[key]
@@ -161,6 +172,7 @@ def build_model(
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
     form: Form = CLASSES_OF_MEASUREMENTS,
+    split: Split = "settings",
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
     module = build_module(learning, input_shape, classes, rng, form)
@@ -170,7 +182,7 @@ def build_model(
         if name in changing and value.dtype != torch.float32:
             setting = f"learning.model = {learning.model!r}"
             raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
-    model = Model(module.to(device), learning, changing)
+    model = Model(module.to(device), learning, changing, split)
     model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
     return model
 

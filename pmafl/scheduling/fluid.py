@@ -36,13 +36,15 @@ from pmafl.allocation import (
     power_end,
     rising_root,
     set_ends,
+    without_upload,
 )
 from pmafl.progress import Progress, ignore
 from pmafl.wireless import Array, Index, Mask, RoundProblem, min_share, usable_gain
 
 WIDTH = 0.01  # of the kink, as part of the mean device's samples
 CUT = 25.0  # widths below 0: e^-25 of a turn is none
-LOG_SMALLEST = float(np.log(1e-9))  # price, as part of the highest
+LEAST_PRICE = 1e-9  # as part of the highest
+LOG_SMALLEST = float(np.log(LEAST_PRICE))
 FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
 BLOCK, CELLS = 8192, 16384  # devices, and devices times levels, at a time
 MOST_THREADS = 8  # each has a block in memory
@@ -72,6 +74,18 @@ class Plan:
     band_price: float
 
 
+class Response(NamedTuple):
+    """What devices do in a typical round at their prices, in the mean over levels; one entry per device."""
+
+    turns: Array  # how often the device takes part
+    energy_j: Array
+    share: Array
+    air: Array  # share of the band times part of the deadline that its uploads take
+    upload: Array  # part of the deadline
+    surplus: Array  # samples beyond what energy and band cost, with the kink rounded off
+    rounding: Array  # part of it that the rounding alone brings
+
+
 class Demand(NamedTuple):
     """What devices do at their prices, summed over levels, and the second derivatives of the objective F."""
 
@@ -82,7 +96,16 @@ class Demand(NamedTuple):
     share_curve: Array  # d2F/dlambda2
 
 
-def plan(problem: RoundProblem, fading: Array, budget_j: Array, progress: Progress = ignore) -> Plan:
+def plan(
+    problem: RoundProblem,
+    fading: Array,
+    budget_j: Array,
+    progress: Progress = ignore,
+    cap_j: Array | None = None,
+    copies: Array | None = None,
+    width: float = WIDTH,
+    least_price: float = LEAST_PRICE,
+) -> Plan:
     """The prices that minimise the objective.
 
     Args:
@@ -90,8 +113,13 @@ def plan(problem: RoundProblem, fading: Array, budget_j: Array, progress: Progre
         fading: equally likely factors of the gains.
         budget_j: energy budgets a round.
         progress: is told now and then which part of the work is done.
+        cap_j: the most that a device may spend in one round; left out: the budgets of all levels.
+        copies: how many devices each one stands for; left out: itself alone.
+        width: of the kink, as part of the mean device's samples.
+        least_price: of a joule, as part of the highest; above 0, energy that brings nothing is not spent.
     """
-    fleet = _Fleet(problem, fading, budget_j)
+    fleet = _Fleet(problem, fading, budget_j, cap_j, width, np.log(least_price))
+    copies = np.ones(problem.devices) if copies is None else copies
     order = np.argsort(min_share(problem) / problem.samples, kind="stable")  # neighbours will be alike
     log_band = float(np.log(FIRST_BAND_PRICE * problem.samples.mean()))
     place, log_price = np.zeros(1), np.zeros(1)  # what is known of the prices along the order
@@ -105,6 +133,7 @@ def plan(problem: RoundProblem, fading: Array, budget_j: Array, progress: Progre
             progress(before + share * part)
 
         tell(0.0)
+        weight = weight * copies[order[sample]]
         roughly_first = size >= max(MANY, SPARSE * place.size)
         log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell, roughly_first)
         place = sample.astype(np.float64)
@@ -112,6 +141,23 @@ def plan(problem: RoundProblem, fading: Array, budget_j: Array, progress: Progre
     energy_price = np.empty(problem.devices)
     energy_price[order] = fleet.highest[order] * np.exp(log_price)
     return Plan(energy_price, float(np.exp(log_band)))
+
+
+def respond(
+    problem: RoundProblem,
+    fading: Array,
+    budget_j: Array,
+    prices: Plan,
+    cap_j: Array | None = None,
+    width: float = WIDTH,
+) -> Response:
+    """What the devices do at given prices; the arguments are those of `plan`."""
+    fleet = _Fleet(problem, fading, budget_j, cap_j, width)
+    parts = []
+    for start in range(0, problem.devices, BLOCK):
+        device = np.arange(start, min(start + BLOCK, problem.devices))
+        parts.append(_Block(fleet, device).response(prices.energy_price[device], prices.band_price))
+    return Response(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
 def _sample(devices: int, size: int) -> tuple[Index, Array]:
@@ -130,7 +176,16 @@ def _sample(devices: int, size: int) -> tuple[Index, Array]:
 class _Fleet:
     """All devices. What has an entry for every level is made for a block of them at a time."""
 
-    def __init__(self, problem: RoundProblem, fading: Array, budget_j: Array) -> None:
+    def __init__(
+        self,
+        problem: RoundProblem,
+        fading: Array,
+        budget_j: Array,
+        cap_j: Array | None,
+        width: float,
+        log_least: float = LOG_SMALLEST,
+    ) -> None:
+        self.log_least = log_least
         self.levels, self.close = fading.size, CLOSE
         factor, count = np.unique(fading[fading > 0], return_counts=True)
         self.factor, self.count = factor[::-1], count[::-1].astype(np.float64)  # the best level first
@@ -138,10 +193,11 @@ class _Fleet:
         at_best = replace(
             problem,
             channel_gain=usable_gain(problem.channel_gain * factor[-1]),
-            energy_cap_j=self.budget_j,  # not even a single round may cost more
+            # Left to itself, not even a single round may cost more than the budgets of all.
+            energy_cap_j=self.budget_j if cap_j is None else cap_j,
         )
         self.frontier = open_frontiers(at_best)
-        self.width = WIDTH * problem.samples.mean()
+        self.width = width * problem.samples.mean()
         # At this price levels that cost the budget or more are hopeless, all others leave some of it.
         worth = problem.samples + self.width * (np.log(self.levels) + CUT)
         self.highest = worth / np.maximum(budget_j, self.frontier.compute_j / self.levels)
@@ -186,7 +242,7 @@ class _Fleet:
 
             for here, highest, found, demand in _in_order(work, range(0, device.size, BLOCK)):
                 log_price[here] = found
-                inner = found > LOG_SMALLEST
+                inner = found > self.log_least
                 price_rise = np.where(
                     inner, -demand.cross_curve / np.maximum(demand.energy_curve, NOT_ZERO), 0.0
                 )
@@ -205,7 +261,7 @@ class _Fleet:
             residual, np.array([low]), np.array([high]), np.array([log_band]), BAND_STEP, SMALL_VALUE
         )
         step = float(root[0]) - seen
-        return np.clip(log_price + response * step, LOG_SMALLEST, 0.0), seen + step
+        return np.clip(log_price + response * step, self.log_least, 0.0), seen + step
 
 
 def _in_order(work: Callable[[int], Result], tasks: Sequence[int]) -> Iterator[Result]:
@@ -256,7 +312,7 @@ class _Block:
             slope[moved] = np.maximum(price * demand.energy_curve[moved] / used_j, LEAST_SLOPE)
             return value + slope * (log_price - seen), slope
 
-        low, high = np.full(self.devices, LOG_SMALLEST), np.zeros(self.devices)
+        low, high = np.full(self.devices, self.fleet.log_least), np.zeros(self.devices)
         log_price = rising_root(residual, low, high, guess, PRICE_STEP, SMALL_VALUE)
         step = self.highest * (np.exp(log_price) - np.exp(seen))
         return log_price, demand._replace(share=np.maximum(demand.share - demand.cross_curve * step, 0.0))
@@ -291,6 +347,28 @@ class _Block:
             here, first = here[gain[-1] > -CUT * width], end
         return total
 
+    def response(self, price: Array, band_price: float) -> Response:
+        """What the devices do at their prices."""
+        total = Response(*np.zeros((7, self.devices)))
+        width, log_ratio = self.fleet.width, np.log(band_price / price)
+        for level in range(self.fleet.factor.size):
+            cell = level * self.devices + np.arange(self.devices)
+            energy_j, share, _, able = self._respond(cell, log_ratio, level)
+            gain = np.where(able, self.samples - price * energy_j - band_price * share, -np.inf)
+            part, likely = expit(gain / width), self.fleet.count[level] / self.fleet.levels
+            surplus = width * np.logaddexp(0, gain / width)
+            air = (
+                np.zeros(self.devices)
+                if self.best.silent
+                else self.best.unit_share / np.exp(self.log_y[cell])
+            )
+            upload = np.divide(air, share, out=np.zeros(self.devices), where=share > 0)
+            gain = np.where(part > 0, gain, 0.0)
+            values = (part, part * energy_j, part * share, part * air, part * upload, surplus)
+            for whole, value in zip(total, (*values, surplus - part * gain), strict=True):
+                whole += likely * value
+        return total
+
     def _respond(self, cell: Index, log_ratio: Array, first: int) -> tuple[Array, Array, Array, Mask]:
         """What happens in cells from the level `first` on, where the price of band over energy has this log.
 
@@ -302,7 +380,8 @@ class _Block:
             self._open(new, first)
         frontier = self._frontier(cell)
         if frontier.silent:  # nothing to upload
-            return frontier.compute_j, np.zeros(cell.size), np.zeros(cell.size), frontier.min_share <= 1
+            nothing = np.zeros(cell.size)
+            return without_upload(frontier)[1], nothing, nothing.copy(), frontier.min_share <= 1
         log_y, at = _settle(frontier, self.log_y[cell], log_ratio, self.fleet.close)
         costly = (NEAR * at.energy_j > frontier.energy_cap_j) & ~self.capped[cell]
         wide = (NEAR * at.share > 1) & ~self.started[cell]
@@ -330,6 +409,8 @@ class _Block:
             best.upload_j[device] * (factor[0] / factor)[level],
             best.power_j[device],
             best.least_compute[device],
+            best.circuit_j[device],
+            best.standing_j[device],
             best.energy_cap_j[device],
             self.log_start[cell],
             self.log_end[cell],

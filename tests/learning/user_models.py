@@ -123,6 +123,23 @@ def one_step(learning: LearningSettings) -> Algorithm:
     return split_model(lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1), 1)
 
 
+def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """Without a kink, so that what is computed in two ways differs by rounding alone."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes)
+    )
+
+
+def small_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def smooth_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(784, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 5), nn.GroupNorm(1, 5), nn.Tanh()
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(5, classes))
+
+
 class Spectrum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.rfft(x.flatten(1)).abs()
@@ -196,10 +213,3 @@ def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequenti
     sums = Sums()
     sums.total = sums.total.double()
     return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))
-
-
-def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Without a kink, so that what is computed in two ways differs by rounding alone."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes)
-    )

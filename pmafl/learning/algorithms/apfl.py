@@ -47,8 +47,8 @@ def apfl(learning: LearningSettings, mixing: float = 0.5, mixing_rate: float = 0
         def slopes(points: Sequence[Tensor], batch: Samples) -> tuple[float, list[Tensor]]:
             nonlocal share, first
             shared, own = points
-            loss, of_shared = engine.gradient(shared, batch)
-            _, of_mixture = engine.gradient(share * own + (1 - share) * shared, batch)
+            loss, of_shared = engine.slope(shared, batch)
+            _, of_mixture = engine.slope(share * own + (1 - share) * shared, batch)
             of_own = share * of_mixture
             if first:
                 share = min(max(share - mixing_rate * float(of_mixture @ (own - shared)), 0.0), 1.0)
