@@ -22,6 +22,7 @@ CASES = {
     "ditto": SMALL | {"learning.algorithm": "tests.own_ditto:ditto"},
     "scaffold": SMALL | {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
     "sizes": SMALL | {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
+    "sparse": SMALL | {"learning.algorithm": "fedavg", "learning.upload": "top-k"},
 }
 EVERYONE = {"run.wireless": "none", "policy.name": "uniform", "policy.options.count": 5, "run.rounds": 3}
 
