@@ -325,8 +325,17 @@ class LearningSettings(Section):
         default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="the algorithm's own options")
+    upload: str = Field(
+        default="rounding",
+        min_length=1,
+        description='how uploads are encoded: "rounding", "qsgd", "top-k", "random-k", "sign", or '
+        '"package.module:upload"',
+    )
+    upload_options: dict[str, Any] = Field(
+        default_factory=dict, description="the upload's own options; a list has one value per device"
+    )
     upload_bits_per_parameter: Literal[8, 16, 32] = Field(
-        default=16, description="uploads are rounded to this"
+        default=16, description='uploads are rounded to this, where upload is "rounding"'
     )
     upload_bits: Annotated[float, Field(ge=0, le=1e15)] = Field(
         default=0.0, description="size of an upload where nothing is trained; 0: the shared part of the model"

@@ -5,7 +5,7 @@ paper's own networks nothing here needs torch.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -87,8 +87,9 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
-        sent = _total_bits(algorithm.uploads(split, parameters), learning.upload_bits_per_parameter)
-        received = _total_bits((algorithm.downloads or algorithm.uploads)(split, parameters), RECEIVED_BITS)
+        sent = uploaded_bits(learning, algorithm, split, parameters)
+        downloads = (algorithm.downloads or algorithm.uploads)(split, parameters)
+        received = _total([RECEIVED_BITS * np.asarray(size) for size in downloads.values()])
     if learning.upload_bits:  # of a model that nobody trains here: as much is received
         sent = received = round(learning.upload_bits)
     return Workload(
@@ -100,20 +101,34 @@ def charge(
     )
 
 
-def _total_bits(sizes: Mapping[str, int | Sequence[int]], bits_per_parameter: int) -> Any:
+def uploaded_bits(learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int) -> Any:
+    """All that a device uploads in a round, in bits; an array where it differs by device."""
+    return _total([upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()])
+
+
+def _total(bits: Sequence[Any]) -> Any:
     """Size of all that travels together; an array where it differs by device."""
-    bits = [upload_bits(size, bits_per_parameter) for size in sizes.values()]
-    if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
+    if len(lengths := {len(one) for one in bits if np.ndim(one)}) > 1:
         given = " and of ".join(map(str, sorted(lengths)))
         raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
-    return sum(bits)
+    total = sum(bits)
+    return total if np.ndim(total) else int(total)
 
 
-def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:
-    """Size of an upload, the scales of 8-bit uploads included; an array where sizes differ by device."""
-    if np.ndim(parameters):
-        return np.array([upload_bits(size, bits_per_parameter) for size in parameters])  # type: ignore[union-attr]
-    if (parameters := operator.index(parameters)) < 0:  # type: ignore[arg-type]
-        raise InputError(f"the size of an upload is {parameters}; it must be 0 or more")
+def upload_bits(parameters: int | Sequence[int], learning: LearningSettings) -> Any:
+    """Size of an upload as it is encoded; an array where it differs by device."""
+    from pmafl.learning.uploads import Uploads  # which uses this module
+
+    one = not np.ndim(parameters)
+    given: Any = [parameters] if one else parameters
+    sizes = [operator.index(size) for size in given]
+    if min(sizes, default=0) < 0:
+        raise InputError(f"the size of an upload is {min(sizes)}; it must be 0 or more")
+    bits = Uploads(learning).bits(sizes[0] if one else sizes)
+    return bits if isinstance(bits, int) else np.array(bits)
+
+
+def rounded_bits(parameters: int, bits_per_parameter: int) -> int:
+    """Size of a rounded vector, the scales of 8-bit ones included."""
     scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
     return parameters * bits_per_parameter + scales

@@ -13,8 +13,14 @@ more root outside. Some thousand devices say nearly where it is, and all of them
 that memory stays bounded, have the last word.
 """
 
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import expit
@@ -41,16 +47,23 @@ LEAST_PRICE = 1e-9  # as part of the highest
 LOG_SMALLEST = float(np.log(LEAST_PRICE))
 FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
 BLOCK, CELLS = 8192, 16384  # devices, and devices times levels, at a time
+MOST_THREADS = 8  # each has a block in memory
 SAMPLES = (250, 4_000, 60_000)  # devices that the price of the band is first sought with
+# With so many devices, so many times those of whom prices are known, at so many levels, prices are first
+# sought with so many of the levels taken together.
+MANY, SPARSE, MANY_LEVELS, TOGETHER = 4_001, 4, 16, 4
 # The searches end after such steps of Newton's method on logarithms: what they leave is of second order.
 PRICE_STEP, BAND_STEP = 1e-3, 1e-3
 CLOSE = 3e-3  # miss of the log of a price from which one more step need not be looked at
+ROUGHLY_CLOSE = 0.1  # the same where levels are taken together
 SMALL_VALUE = 0.1
 FREE_STEPS = 8  # of Newton's method without a bracket
 LARGEST_STEP = 2.0
 NEAR = 1.05  # a frontier's end is sought if its limits are as near as this
 PASS_LEFT = 0.3  # of the work is left after a pass over all devices, as far as one can know
 LEAST_SLOPE = 1e-6
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +134,8 @@ def plan(
 
         tell(0.0)
         weight = weight * copies[order[sample]]
-        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell)
+        roughly_first = size >= max(MANY, SPARSE * place.size)
+        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell, roughly_first)
         place = sample.astype(np.float64)
     progress(1.0)
     energy_price = np.empty(problem.devices)
@@ -172,7 +186,7 @@ class _Fleet:
         log_least: float = LOG_SMALLEST,
     ) -> None:
         self.log_least = log_least
-        self.levels = fading.size
+        self.levels, self.close = fading.size, CLOSE
         factor, count = np.unique(fading[fading > 0], return_counts=True)
         self.factor, self.count = factor[::-1], count[::-1].astype(np.float64)  # the best level first
         self.samples, self.budget_j = problem.samples, budget_j * self.levels
@@ -188,8 +202,23 @@ class _Fleet:
         worth = problem.samples + self.width * (np.log(self.levels) + CUT)
         self.highest = worth / np.maximum(budget_j, self.frontier.compute_j / self.levels)
 
+    def coarse(self) -> "_Fleet":
+        """The same with levels taken together, but for the best: nearly the same prices for less work."""
+        first = np.append(0, np.arange(1, self.factor.size, TOGETHER))
+        fleet = copy(self)
+        fleet.count = np.add.reduceat(self.count, first)
+        fleet.close = ROUGHLY_CLOSE
+        fleet.factor = fleet.count / np.add.reduceat(self.count / self.factor, first)
+        return fleet
+
     def balance(
-        self, device: Index, weight: Array, log_price: Array, log_band: float, progress: Progress
+        self,
+        device: Index,
+        weight: Array,
+        log_price: Array,
+        log_band: float,
+        progress: Progress,
+        roughly_first: bool,
     ) -> tuple[Array, float]:
         """Prices at which the devices, each taken `weight` times, use up their budgets and the band.
 
@@ -197,23 +226,30 @@ class _Fleet:
         """
         log_price, response = log_price.copy(), np.zeros(device.size)
         seen, passes = log_band, 0
+        coarse = self.coarse() if roughly_first and self.factor.size >= MANY_LEVELS else None
 
         def residual(log_band: Array) -> tuple[Array, Array]:
             nonlocal seen, passes
             seen = float(log_band[0])
             band_price, used, fall = np.exp(seen), 0.0, 0.0
-            for start in range(0, device.size, BLOCK):
+
+            def work(start: int) -> tuple[slice, Array, Array, Demand]:
                 here = slice(start, start + BLOCK)
-                block = _Block(self, device[here])
-                log_price[here], demand = block.prices(log_price[here], band_price)
-                inner = log_price[here] > self.log_least
+                block, guess = _Block(self, device[here]), log_price[here]
+                if coarse is not None and not passes:
+                    guess, _ = _Block(coarse, device[here]).prices(guess, band_price)
+                return here, block.highest, *block.prices(guess, band_price)
+
+            for here, highest, found, demand in _in_order(work, range(0, device.size, BLOCK)):
+                log_price[here] = found
+                inner = found > self.log_least
                 price_rise = np.where(
                     inner, -demand.cross_curve / np.maximum(demand.energy_curve, NOT_ZERO), 0.0
                 )
                 used += float(weight[here] @ demand.share)
                 fall += float(weight[here] @ (demand.share_curve + demand.cross_curve * price_rise))
-                response[here] = price_rise * band_price / (block.highest * np.exp(log_price[here]))
-                part = min(start + BLOCK, device.size) / device.size
+                response[here] = price_rise * band_price / (highest * np.exp(found))
+                part = min(here.stop, device.size) / device.size
                 progress(1 - PASS_LEFT**passes * (1 - (1 - PASS_LEFT) * part))
             passes += 1
             used = max(used, NOT_ZERO)
@@ -221,11 +257,26 @@ class _Fleet:
             return np.array([np.log(self.levels / used)]), np.array([slope])
 
         low, high = log_band + LOG_SMALLEST, log_band - LOG_SMALLEST
-        found = rising_root(
+        root = rising_root(
             residual, np.array([low]), np.array([high]), np.array([log_band]), BAND_STEP, SMALL_VALUE
         )
-        step = float(found[0]) - seen
+        step = float(root[0]) - seen
         return np.clip(log_price + response * step, self.log_least, 0.0), seen + step
+
+
+def _in_order(work: Callable[[int], Result], tasks: Sequence[int]) -> Iterator[Result]:
+    """What comes of the tasks, in their order. Threads share them: NumPy lets others run while it works."""
+    if len(tasks) == 1:
+        yield work(tasks[0])
+        return
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS))
+    try:
+        # Each thread keeps the caller's way with overflows and the like.
+        futures = deque(pool.submit(copy_context().run, work, task) for task in tasks)
+        while futures:
+            yield futures.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class _Block:
@@ -331,14 +382,14 @@ class _Block:
         if frontier.silent:  # nothing to upload
             nothing = np.zeros(cell.size)
             return without_upload(frontier)[1], nothing, nothing.copy(), frontier.min_share <= 1
-        log_y, at = _settle(frontier, self.log_y[cell], log_ratio)
+        log_y, at = _settle(frontier, self.log_y[cell], log_ratio, self.fleet.close)
         costly = (NEAR * at.energy_j > frontier.energy_cap_j) & ~self.capped[cell]
         wide = (NEAR * at.share > 1) & ~self.started[cell]
         near = np.flatnonzero(costly | wide)
         if near.size:
             self._find_ends(cell[costly], cell[wide])
             frontier = self._frontier(cell)
-            log_y[near], closer = _settle(frontier.take(near), log_y[near], log_ratio[near])
+            log_y[near], closer = _settle(frontier.take(near), log_y[near], log_ratio[near], self.fleet.close)
             _put(at, near, closer)
         newton = log_y + (log_ratio - at.log_price) / at.price_slope
         target = np.clip(newton, frontier.log_start, frontier.log_end)
@@ -394,7 +445,7 @@ class _Block:
         self.capped[costly] = self.capped[wide] = self.started[wide] = True
 
 
-def _settle(frontier: Frontier, log_y: Array, log_ratio: Array) -> tuple[Array, Point]:
+def _settle(frontier: Frontier, log_y: Array, log_ratio: Array, close: float) -> tuple[Array, Point]:
     """Points so near to where band is worth its price that the frontier is straight between."""
     log_y = np.clip(log_y, frontier.log_start, frontier.log_end)
     at = point(frontier, log_y)
@@ -403,7 +454,7 @@ def _settle(frontier: Frontier, log_y: Array, log_ratio: Array) -> tuple[Array, 
         miss = log_ratio - at.log_price
         step = np.clip(miss / at.price_slope, -LARGEST_STEP, LARGEST_STEP)
         target = np.clip(log_y + step, frontier.log_start, frontier.log_end)
-        chosen = np.flatnonzero((np.abs(miss) > CLOSE) & (target != log_y))
+        chosen = np.flatnonzero((np.abs(miss) > close) & (target != log_y))
         return chosen, target[chosen]
 
     for turn in range(FREE_STEPS):
