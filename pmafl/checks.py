@@ -16,7 +16,7 @@ from pmafl.world import wireless_world
 def check(several: Iterable[Settings], here: bool = True) -> None:
     """Refuse settings that cannot run; `here`: they are to run on this machine, with its files and GPU."""
     seen: set[str] = set()
-    own_data: dict[tuple[str, str], data.Dataset] = {}
+    own_data: dict[tuple[str, str, data.Reading], data.Dataset] = {}
 
     def is_new(*facts: object) -> bool:
         before = len(seen)
@@ -25,9 +25,9 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
 
     for settings in several:
         fleet, run, policy = settings.fleet, settings.run, settings.policy
-        place = settings.data.dataset, settings.data.directory
-        if settings.data.dataset not in data.KNOWN and place not in own_data:
-            own_data[place] = data.load(*place)
+        place = settings.data.dataset, settings.data.directory, data.reading_of(settings.data)
+        if settings.data.dataset not in (*data.KNOWN, "none") and place not in own_data:
+            own_data[place] = data.load_data(settings.data)
         new_world = is_new(
             settings.cell, fleet, settings.data, settings.learning, run.seed, run.rounds, run.wireless
         )
@@ -43,7 +43,7 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
 def _check_training(settings: Settings) -> None:
     """What only a run that learns needs; torch is asked only where it alone can tell."""
     if settings.data.dataset in data.KNOWN:
-        data.load(settings.data.dataset, settings.data.directory)
+        data.load_data(settings.data)
     if settings.learning.device == "cuda":
         from pmafl.learning.method import find_device
 

@@ -75,6 +75,8 @@ class _Plain:
         self._console = console
 
     def begin(self, world: World, done: int) -> None:
+        for note in world.notes:
+            self._print(note)
         if done:
             self._print(f"{done} of {world.settings.run.rounds} rounds are done")
 
@@ -103,6 +105,8 @@ class _Live:
         self._latest: dict[str, str] = {}
 
     def begin(self, world: World, done: int) -> None:
+        for note in world.notes:
+            self._progress.console.print(note, highlight=False)
         self._task = self._progress.add_task("rounds", total=world.settings.run.rounds, completed=done)
         self._panel.start(refresh=True)
 
@@ -130,6 +134,8 @@ def _facts(world: World, record: Record) -> dict[str, str]:
         facts["energy"] = f"{mean_j:.3g} J per device and round, worst {worst_j:.3g}, budget {budget_j:.3g}"
     if record.accuracy is not None:
         facts["accuracy"] = f"{record.accuracy:.2%}, worst tenth {record.worst_tenth_accuracy:.2%}"
+    if record.error is not None:
+        facts["error"] = f"{record.error:.4g}, worst tenth {record.worst_tenth_error:.4g}"
     return facts
 
 
@@ -184,6 +190,12 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         spread = summary["accuracy_std_over_devices"]
         yield "final accuracy", f"{summary['final_accuracy']:.2%} (deviation over devices {spread:.2%})"
         yield "best accuracy", f"{summary['best_accuracy']:.2%}"
+    if summary.get("final_error") is not None:
+        yield "algorithm", summary["algorithm"]
+        error, spread = summary["final_error"], summary["error_std_over_devices"]
+        yield "final error", f"{error:.4g} on average (deviation over devices {spread:.4g})"
+        yield "best error", f"{summary['best_error']:.4g}"
+    if summary["final_accuracy"] is not None or summary.get("final_error") is not None:
         loss = summary["final_loss"]
         yield "final loss", "not a number: the training diverged" if loss is None else f"{loss:.4f}"
     devices, samples = summary["scheduled_devices_per_round"], summary["scheduled_samples_per_round"]

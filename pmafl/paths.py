@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from pmafl.settings import Settings
 
 PATHS = ("cell.gain_trace", "data.directory")
-DATASET = "data.dataset"  # a path where it ends in .npz
+DATASET = "data.dataset"  # a path where `is_path` says so
 FOLDERS = "run.plugin_path"
 PLUGINS = ("policy.name", "learning.algorithm", "learning.model", DATASET)  # where they hold a colon
 INPUTS = "inputs"  # in a run directory: the copies
 LARGEST_COPY_BYTES = 16_000_000
 
 Origins = dict[str, Path]  # settings that name something, and the folder in which their relative paths start
+
+
+def is_path(dataset: str) -> bool:
+    """Whether a data set is named by a path: a .npz or .csv file, or a folder, which has a slash in it."""
+    return dataset.endswith((".npz", ".csv")) or "/" in dataset or os.sep in dataset
 
 
 def origins_of(tree: Mapping[str, Any], folder: Path) -> Origins:
@@ -52,7 +57,7 @@ def make_absolute(tree: Mapping[str, Any], origins: Origins) -> None:
         if isinstance(value := _get(tree, key), str) and value:
             _set(tree, key, absolute(origins.get(key, Path()), value))
     dataset = _get(tree, DATASET)
-    if isinstance(dataset, str) and dataset.endswith(".npz") and not _get(tree, "data.directory"):
+    if isinstance(dataset, str) and is_path(dataset) and not _get(tree, "data.directory"):
         _set(tree, DATASET, absolute(origins.get(DATASET, Path()), dataset))
     named = _get(tree, FOLDERS) or []
     if not isinstance(named, list | tuple) or not all(isinstance(folder, str) for folder in named):
@@ -60,7 +65,7 @@ def make_absolute(tree: Mapping[str, Any], origins: Origins) -> None:
     folders = [absolute(origins.get(FOLDERS, Path()), folder) for folder in named]
     for key in PLUGINS:
         value = _get(tree, key)
-        if isinstance(value, str) and ":" in value and not (key == DATASET and value.endswith(".npz")):
+        if isinstance(value, str) and ":" in value and not (key == DATASET and is_path(value)):
             places = [*folders, absolute(origins.get(key, Path()), ""), absolute(Path(), "")]
             found = next((place for place in places if _holds(place, value.partition(":")[0])), None)
             if found and found not in folders:
@@ -133,7 +138,7 @@ def _files(settings: Settings) -> dict[str, Path]:
     found = {}
     if settings.cell.gain_trace:
         found["cell.gain_trace"] = Path(settings.cell.gain_trace)
-    if settings.data.dataset.endswith(".npz"):
+    if is_path(settings.data.dataset):
         found[DATASET] = Path(settings.data.directory, settings.data.dataset).expanduser()
     return found
 

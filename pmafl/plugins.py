@@ -55,6 +55,21 @@ def load_object(path: str, setting: str) -> Any:
         raise InputError(f"{setting} = {path!r}: module {module_name!r} has no {name!r}") from None
 
 
+def files_of(path: str) -> dict[str, bytes]:
+    """The user's own code behind ``package.module:name``, by file, for a machine that may not have it.
+
+    What is installed is left out: it has to be installed there too.
+    """
+    top = sys.modules.get(path.partition(":")[0].partition(".")[0])
+    home = Path(getattr(top, "__file__", None) or "").resolve()
+    if not home.is_file() or home.is_relative_to(sys.prefix) or str(home).startswith(OWN_FOLDER):
+        return {}
+    if home.name != "__init__.py":
+        return {home.name: home.read_bytes()}
+    folder = home.parent.parent
+    return {str(file.relative_to(folder)): file.read_bytes() for file in home.parent.rglob("*.py")}
+
+
 @contextmanager
 def blaming(culprit: str) -> Iterator[None]:
     """Whatever is raised inside, as one line that begins with the culprit."""

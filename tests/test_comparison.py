@@ -186,6 +186,7 @@ def test_variations_are_read_from_the_command_line():
     assert found == {"policy.name": ["dual", "ocean"], "cell.deadline_s": [1.5, 2]}
 
 
+@pytest.mark.heavy
 def test_ray_finishes_the_runs_of_a_killed_node(tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster

@@ -1,7 +1,7 @@
 """A data set in memory.
 
-Arrays are kept as they are stored (bytes for images), once for all devices; `scaled` makes network inputs of
-any slice. Which device holds which samples is `partition`'s business.
+Arrays are kept as they are stored (bytes for images, whole numbers for token ids), once for all devices;
+`scaled` makes network inputs of any slice. Which device holds which samples is `partition`'s business.
 """
 
 from dataclasses import dataclass, field
@@ -14,34 +14,81 @@ from pmafl.brief import brief
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+Pair = tuple[IntArray, IntArray]  # of every training and of every test sample
+Scaling = Literal["standardised", "unit", "tokens"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a user's own data are to be read; the fields are settings of the same names in ``[data]``."""
+
+    layout: str = "auto"
+    task: str = "auto"
+    target: str = ""
+    client: str = "client"
 
 
 @brief
 @dataclass(frozen=True)
 class Dataset:
-    """Images (N, C, H, W) or feature vectors (N, F), as uint8 or float32, with labels 0 ... classes - 1.
+    """Samples of any shape as uint8, int32 or float32, with labels 0 ... classes - 1, or with values.
 
-    `mean` and `std` are of the training samples, per channel or feature; of bytes they are in units of 255.
+    Attributes:
+        y_train, y_test: labels (N,) as int64; where values are to be predicted, they are float32 (N, outputs)
+            and `classes` is 0.
+        mean, std: of the training samples, along `channel_axis` of x; of bytes they are in units of 255.
+        client_train, client_test: whose a sample is, as a number in `client_names`; None where nobody's.
+        notes: what was recognised in a user's own arrays, for people.
     """
 
     name: str
     x_train: NDArray[Any]
-    y_train: IntArray
+    y_train: NDArray[Any]
     x_test: NDArray[Any]
-    y_test: IntArray
+    y_test: NDArray[Any]
     classes: int
     mean: FloatArray
     std: FloatArray
     class_names: tuple[str, ...]
     source: str = field(compare=False)
+    channel_axis: int = 1
+    client_train: IntArray | None = None
+    client_test: IntArray | None = None
+    client_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         return self.x_train.shape[1:]
 
-    def labels(self) -> tuple[IntArray, IntArray]:
-        """Training and test labels."""
+    @property
+    def regression(self) -> bool:
+        """Whether values are to be predicted, not classes."""
+        return self.y_train.dtype.kind == "f"
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a network has to give per sample."""
+        return int(self.y_train.shape[1]) if self.regression else self.classes
+
+    @property
+    def vocabulary(self) -> int:
+        """Whole numbers in x, which may be token ids, are below this; 0 where x holds anything else."""
+        if self.x_train.dtype != np.int32:
+            return 0
+        return int(max(self.x_train.max(), self.x_test.max())) + 1
+
+    def labels(self) -> Pair:
+        """Training and test labels; where there are values, all samples are of one class."""
+        if self.regression:
+            return np.zeros(self.train_samples, np.int64), np.zeros(self.test_samples, np.int64)
         return self.y_train, self.y_test
+
+    def owners(self) -> Pair | None:
+        """Whose the training and test samples are."""
+        if self.client_train is None or self.client_test is None:
+            return None
+        return self.client_train, self.client_test
 
     @property
     def train_samples(self) -> int:
@@ -51,13 +98,19 @@ class Dataset:
     def test_samples(self) -> int:
         return len(self.y_test)
 
-    def scaled(self, x: NDArray[Any], inputs: Literal["standardised", "unit"] = "standardised") -> FloatArray:
-        """Samples as network inputs: bytes become 0 to 1; "standardised" then has mean 0 and deviation 1."""
+    def scaled(self, x: NDArray[Any], inputs: Scaling = "standardised") -> NDArray[Any]:
+        """Samples as network inputs: bytes become 0 to 1; "standardised" then has mean 0 and deviation 1.
+
+        "tokens" are whole numbers, and stay what they are.
+        """
+        if inputs == "tokens":
+            return x.astype(np.int64)
         result = x.astype(np.float32)
         if x.dtype == np.uint8:
             result /= 255
         if inputs == "standardised":
-            along_channels = (-1, *(1,) * (x.ndim - 2))
+            along_channels = [1] * x.ndim
+            along_channels[self.channel_axis] = -1
             result -= self.mean.reshape(along_channels)
             result /= self.std.reshape(along_channels)
         return result

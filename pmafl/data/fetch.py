@@ -21,6 +21,7 @@ from pmafl.data.sources import describe, files_from
 from pmafl.errors import InputError
 
 STALE_S = 3600.0
+SHA256_DIGITS = 64
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 Candidates = Iterable[tuple[str, bytes]]  # base names and contents
@@ -71,17 +72,24 @@ def complete(known: Known, candidates: Candidates) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     seen = set()
     for name, content in candidates:
-        if name.removesuffix(".gz") not in known.md5:
+        if name.removesuffix(".gz") not in known.checksums:
             continue
         if name.endswith(".gz"):
             name, content = name.removesuffix(".gz"), _gunzip(content)
         seen.add(name)
-        if known.md5[name] == hashlib.md5(content, usedforsecurity=False).hexdigest():
+        if known.checksums[name] == _digest(known.checksums[name], content):
             found[name] = content
-        if len(found) == len(known.md5):
+        if len(found) == len(known.checksums):
             return found
-    lacking = next(name for name in known.md5 if name not in found)
+    lacking = next(name for name in known.checksums if name not in found)
     raise Unusable(f"{lacking} {'has a wrong checksum' if lacking in seen else 'is missing'}")
+
+
+def _digest(like: str, content: bytes) -> str:
+    """The digest of the kind that a checksum is, told by its length."""
+    if len(like) == SHA256_DIGITS:
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def _gunzip(content: bytes) -> bytes:
@@ -95,7 +103,7 @@ def in_directory(
     known: Known, folder: Path, levels: tuple[str, ...] = ("", "*/", "*/*/")
 ) -> Iterator[tuple[str, bytes]]:
     """The files in a directory and two levels below it that bear the names of the data set's files."""
-    names = [wrapped for name in known.md5 for wrapped in (name, f"{name}.gz")]
+    names = [wrapped for name in known.checksums for wrapped in (name, f"{name}.gz")]
     for name in [*names, CIFAR_ARCHIVE] if known.kind == "cifar" else names:
         for level in levels:
             for path in sorted(folder.glob(level + name)):
@@ -128,7 +136,7 @@ def fetch(known: Known, folder: Path, reasons: Iterable[str] = ()) -> dict[str, 
             f"{known.name}: cannot write to the cache {folder} ({error.strerror or error}); make room "
             f"or make it writable, or set XDG_CACHE_HOME to another place"
         ) from None
-    wanted = ", ".join(known.md5)
+    wanted = ", ".join(known.checksums)
     raise InputError(
         f"{known.name} is not here and could not be fetched ({'; '.join(tried)}); put {wanted} "
         f"(as they are or as .gz) into a directory and name it in PMAFL_DATA or data.directory"

@@ -7,11 +7,13 @@ wheels, tarballs, PNG sheets.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmafl.data import watch
+from pmafl.data.dataset import Pair
 from pmafl.registry import Registry
 
 
@@ -39,24 +41,34 @@ class Package:
 class Known:
     """A data set by name.
 
-    `mean` and `std` are per channel, of training pixels scaled to [0, 1]; `md5` maps the name of each
-    unpacked file to its checksum.
+    `mean` and `std` are per channel, of training pixels scaled to [0, 1], or of a sensor's values as they
+    are; `checksums` maps the name of each unpacked file to its MD5 or SHA-256. Where samples belong to
+    clients, `client_counts` are their training and test samples, clients x classes.
     """
 
     name: str
-    kind: Literal["idx", "cifar"]
+    kind: Literal["idx", "cifar", "watch"]
     input_shape: tuple[int, ...]
     class_names: tuple[str, ...]
     train_class_counts: tuple[int, ...]
     test_class_counts: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    md5: dict[str, str]
+    checksums: dict[str, str]
     sources: tuple[Mirror | Package, ...]
+    client_counts: Pair | None = None
+    client_names: tuple[str, ...] = ()
+    regression: ClassVar[bool] = False
+    vocabulary: ClassVar[int] = 0
+    notes: ClassVar[tuple[str, ...]] = ()
 
     @property
     def classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def outputs(self) -> int:
+        return self.classes
 
     @property
     def train_samples(self) -> int:
@@ -70,6 +82,16 @@ class Known:
         """Training and test labels in sorted order: enough to know the sizes of a split without the files."""
         every_class = np.arange(self.classes, dtype=np.int64)
         return np.repeat(every_class, self.train_class_counts), np.repeat(every_class, self.test_class_counts)
+
+    def owners(self) -> Pair | None:
+        """Whose the samples are, in the order of `labels`."""
+        if self.client_counts is None:
+            return None
+        train, test = (
+            np.repeat(np.tile(np.arange(len(counts)), self.classes), counts.T.ravel())
+            for counts in self.client_counts
+        )
+        return train, test
 
 
 def _idx_mirror(base: str, megabytes: int) -> Mirror:
@@ -88,7 +110,7 @@ MNIST = Known(
     test_class_counts=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     mean=(0.13066048,),
     std=(0.30810781,),
-    md5={
+    checksums={
         "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
         "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
@@ -113,7 +135,7 @@ FASHION_MNIST = Known(
     test_class_counts=(1000,) * 10,
     mean=(0.28604059,),
     std=(0.35302424,),
-    md5={
+    checksums={
         "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
         "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
         "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
@@ -139,7 +161,7 @@ CIFAR10 = Known(
     test_class_counts=(1000,) * 10,
     mean=(0.49139968, 0.48215841, 0.44653091),
     std=(0.24703223, 0.24348513, 0.26158784),
-    md5={
+    checksums={
         "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
         "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
         "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
@@ -153,11 +175,26 @@ CIFAR10 = Known(
     ),
 )  # fmt: skip
 
+WATCH = Known(
+    name="watch",
+    kind="watch",
+    input_shape=(watch.WINDOW, watch.CHANNELS),
+    class_names=watch.EXERCISES,
+    train_class_counts=tuple(watch.window_counts()[0].sum(axis=0).tolist()),
+    test_class_counts=tuple(watch.window_counts()[1].sum(axis=0).tolist()),
+    mean=(-0.00574855, 0.37540647, -0.15230242, 0.02091771, -0.00254462, 0.00998553),
+    std=(0.89704677, 0.49118791, 0.53572949, 0.97166472, 2.48598758, 1.02394062),
+    checksums={watch.FILE: "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"},
+    sources=(Package("pip", "seglearn==1.2.5", 12),),
+    client_counts=watch.window_counts(),
+    client_names=watch.NAMES,
+)
+
 # Beside these, a name may stand for a function without arguments that gives arrays, as a user's own data do.
 DATASETS: Registry[Known | Callable[[], Any]] = Registry(
     "data set",
     "data.dataset",
-    {known.name: known for known in (MNIST, FASHION_MNIST, CIFAR10)},
-    other="a .npz file or package.module:name",
+    {known.name: known for known in (MNIST, FASHION_MNIST, CIFAR10, WATCH)},
+    other="a .npz or .csv file, a folder/ with a file per client, or package.module:name",
 )
 KNOWN = {name: entry for name, entry in DATASETS.items() if isinstance(entry, Known)}

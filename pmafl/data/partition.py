@@ -2,21 +2,23 @@
 
 A split first decides how many samples of each class a device holds (devices x classes counts), from the
 class sizes alone, and then which ones. So a run without data gets the same device sizes from
-``Known.labels()`` as a run with it. Pure functions of labels, sizes and a random generator.
+``Known.labels()`` as a run with it. Samples that belong to clients can stay with them (`natural`). Pure
+functions of labels, owners, sizes and a random generator.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.brief import brief
+from pmafl.data.dataset import Pair
 from pmafl.errors import InputError
 
 IntArray = NDArray[np.int64]
-Kind = Literal["shards", "iid", "dirichlet"]
+Kind = Literal["shards", "iid", "dirichlet", "natural"]
 TestSplit = Literal["all", "proportional"]
 SMALL_SHARE = (
     1e-9  # lets a device whose Dirichlet draw is one class only take others when that one is used up
@@ -27,10 +29,16 @@ FITTING_STEPS = 100
 @brief
 @dataclass(frozen=True)
 class Partition:
-    """Indices of every device's training samples (disjoint) and test samples (shared), in ascending order."""
+    """Indices of every device's training samples (disjoint) and test samples (shared), in ascending order.
+
+    client: whose device it is, as a number of the data set's clients; None where samples are dealt out.
+    note: how clients and devices were matched where their numbers differ, for people.
+    """
 
     train: list[IntArray]
     test: list[IntArray]
+    client: IntArray | None = None
+    note: str = ""
 
     @property
     def sizes(self) -> IntArray:
@@ -49,12 +57,16 @@ def split(
     shards_per_device: int = 2,
     dirichlet_alpha: float = 0.5,
     test_split: TestSplit = "all",
+    owners: Pair | None = None,
 ) -> Partition:
     """Split a data set over devices.
 
     `sizes` asks for exactly so many training samples per device. Without it every device gets N // K, except
-    under shards, where the paper's rule gives about N / K.
+    under shards, where the paper's rule gives about N / K, and for natural clients, who keep what they have.
+    `owners` says whose the training and test samples are.
     """
+    if partition == "natural":
+        return natural(owners, devices, rng, sizes)
     class_sizes = np.bincount(train_labels)
     equal = sizes is None
     sizes = _checked_sizes(sizes, devices, len(train_labels))
@@ -183,6 +195,63 @@ def _draw(size: int, left: IntArray, proportions: NDArray[np.float64], rng: np.r
         rest = rng.multinomial(missing - whole.sum(), fraction / fraction.sum())
         counts = np.minimum(counts + whole + rest, left)
     return counts
+
+
+def natural(
+    owners: Pair | None, devices: int, rng: np.random.Generator, sizes: IntArray | None = None
+) -> Partition:
+    """Every device is a client, with the client's own training and test samples.
+
+    Of more clients than devices, some are drawn at random and the others left out. Of fewer, each has several
+    devices, over which its training samples are dealt at random; all of them are tested on its test samples.
+    """
+    if owners is None:
+        raise InputError(
+            "data.partition = 'natural': the data set does not say whose its samples are; give an array "
+            "'client' (data.client names another one), or choose shards, iid or dirichlet"
+        )
+    train, test = (by_owner(owner, int(owners[0].max()) + 1) for owner in owners)
+    clients, note = len(train), ""
+    if devices < clients:
+        client = np.sort(rng.choice(clients, devices, replace=False))
+        note = (
+            f"{clients} clients, {devices} devices: {devices} clients drawn by run.seed, the others left out"
+        )
+    else:
+        client = np.arange(devices) % clients
+    if devices > clients:
+        note = (
+            f"{clients} clients, {devices} devices: device k has a part of client k mod {clients}'s samples"
+        )
+    turns = np.arange(devices) // clients if devices > clients else np.zeros(devices, np.int64)
+    parts = np.bincount(client, minlength=clients)
+    shuffled = {int(c): rng.permutation(train[c]) if parts[c] > 1 else train[c] for c in np.unique(client)}
+    held = []
+    for device, (c, turn) in enumerate(zip(client.tolist(), turns.tolist(), strict=True)):
+        own = shuffled[c][turn :: parts[c]]
+        if len(own) == 0:
+            raise InputError(
+                f"fleet.devices = {devices}: client {c} has {len(train[c])} training samples for {parts[c]} "
+                f"devices; use fewer devices"
+            )
+        if sizes is not None:
+            own = _some(own, int(sizes[device]), device, rng)
+        held.append(np.sort(own))
+    return Partition(held, [test[c] for c in client], client, note)
+
+
+def by_owner(owner: IntArray, owners: int) -> list[IntArray]:
+    """The indices of what each owner has, in ascending order."""
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=owners))[:-1])
+
+
+def _some(own: IntArray, size: int, device: int, rng: np.random.Generator) -> NDArray[Any]:
+    if size > len(own):
+        raise InputError(
+            f"fleet.samples: device {device} is to have {size} samples, but its client has {len(own)}; lower "
+            f'it, or set fleet.samples to "equal" to take all'
+        )
+    return rng.permutation(own)[:size]
 
 
 def deal(labels: IntArray, counts: IntArray, rng: np.random.Generator) -> list[IntArray]:

@@ -8,7 +8,7 @@ The node's own configuration (``--node-config``) replaces what it knows better:
     data                its own samples: a .npz file with x, y and optionally x_test, y_test
     gain-file           a file with its channel power gain, read every round; else the cell's model
     energy-counter      a file that counts microjoules upwards, as Linux's powercap does; else the model
-    cycles-per-sample, max-frequency-hz, max-power-w, budget-j
+    cycles-per-sample, max-frequency-hz, max-power-w, budget-j, circuit-power-w, receive-power-w
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from flwr.app import Context
 
 from pmafl import data, plugins
-from pmafl.data import from_arrays, read_npz
+from pmafl.data import from_arrays, read_own
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
 from pmafl.settings import parse
@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from pmafl.learning.task import LearningTask
 
 logger = logging.getLogger("flwr.pmafl")
-LIMITS = ("cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")
+LIMITS = (
+    "cycles_per_sample",
+    "max_frequency_hz",
+    "max_power_w",
+    "budget_j",
+    "circuit_power_w",
+    "receive_power_w",
+)
 
 
 class Device:
@@ -105,7 +112,9 @@ class Device:
     def _own_data(self) -> data.Dataset:
         """The node's own samples, scaled as everyone's."""
         path, task = Path(str(self._config["data"])), self.task
-        dataset = from_arrays(str(path), read_npz(path), str(path), classes=task.classes)
+        reading = data.reading_of(self.settings.data)
+        reading = replace(reading, task="regression" if task.regression else "classification")
+        dataset = from_arrays(str(path), read_own(path, reading), str(path), task.classes, reading)
         if dataset.input_shape != tuple(task.input_shape):
             raise InputError(
                 f"node config data = {path}: a sample is {dataset.input_shape}; "
@@ -157,5 +166,5 @@ def _world(settings: str) -> World:
 @lru_cache(maxsize=1)
 def _split(settings: str) -> tuple[data.Dataset, data.Partition]:
     parsed = parse(settings)
-    dataset = data.load(parsed.data.dataset, parsed.data.directory)
+    dataset = data.load_data(parsed.data)
     return dataset, data.split_data(parsed, dataset)

@@ -24,6 +24,7 @@ from pmafl.flower.conduct import Conduct, Offence
 from pmafl.flower.limits import DECLARED, limits_of
 from pmafl.flower.messages import NO_LOSS, Order, Profile, Score, Task, Upload
 from pmafl.flower.nodes import Nodes
+from pmafl.learning import form_of
 from pmafl.learning.evaluation import Metrics, metrics_of
 from pmafl.learning.method import LearningState, Method, Trained
 from pmafl.scheduling import Decision
@@ -41,7 +42,8 @@ class Federation:
 
         answered: devices that answered before the decision; the others could not be scheduled.
         nodes: Flower's numbers of the nodes of `answered`.
-        scored: devices that were tested in this round, with `device_accuracy` and `device_loss` for each.
+        scored: devices that were tested in this round, with `device_accuracy` (`device_error` where values
+            are predicted) and `device_loss` for each.
         scored_before: devices that were not, and count in the round's metrics with their last known score.
         unscored: devices that were never tested, and are left out.
         misbehaved: who sent what no honest device sends, and what.
@@ -53,13 +55,14 @@ class Federation:
         self._directory, self._world, self._method = directory, world, world.method
         self._run, self._written = _read(directory)
         self._fleet = world.fleet
-        settings, dataset = world.settings, known_data(world.settings)
+        settings, dataset = world.settings, data.known_data(world.settings.data)
         task = Task(
             run=self._run,
             round=0,
             settings=settings.to_toml(),
             input_shape=list(dataset.input_shape),
-            classes=dataset.classes,
+            classes=dataset.outputs,
+            regression=dataset.regression,
             mean=[float(value) for value in dataset.mean],
             std=[float(value) for value in dataset.std],
         )
@@ -68,6 +71,7 @@ class Federation:
         self._scores: dict[int, Score] = {}  # the last of each device
         self._scored: dict[int, Score] | None = None  # in this round
         self._recalled = False
+        self._score_name = "device_error" if dataset.regression else "device_accuracy"
 
     def gather(self) -> None:
         """Wait for the nodes."""
@@ -94,7 +98,8 @@ class Federation:
         assert learning is not None, "a federation learns"
         orders = {device: _order(self._world, decision, device) for device in decision.scheduled_devices}
         server = self._method.received(learning.server)
-        uploads = self._nodes.train(round_index, orders, self._profiles, server, self._method.form)
+        method = self._method
+        uploads = self._nodes.train(round_index, orders, self._profiles, server, method.form, method.read)
         for device, upload in uploads.items():  # in the order of their numbers: the same bits every time
             yield _result(device, upload)
 
@@ -103,8 +108,16 @@ class Federation:
         able = [device for device in self._profiles if device not in set(failed)]
         self._scored = self._nodes.evaluate(round_index, able, self._method.received(learning.server))
         self._scores.update(self._scored)
-        known = [self._scores[device] for device in sorted(self._scores)]
-        return metrics_of(np.array([(score.accuracy, score.loss) for score in known])) if known else None
+        known = sorted(self._scores)
+        if not known:
+            return None
+        scores = np.array([(self._scores[device].accuracy, self._scores[device].loss) for device in known])
+        every = np.full((self._fleet.devices, 2), nan)
+        every[known] = scores
+        regression = self._method.model.objective.regression
+        metrics, score = metrics_of(scores, regression=regression), every[:, 0]
+        accuracy, error = (None, score) if regression else (score, None)
+        return replace(metrics, device_accuracy=accuracy, device_error=error, device_loss=every[:, 1])
 
     def notes(self, round_index: int) -> Mapping[str, Any]:
         conduct, answered, scored = self._nodes.conduct, list(self._profiles), self._scored
@@ -113,7 +126,7 @@ class Federation:
             "answered": answered,
             "nodes": [self._nodes.node_of[device] for device in answered],
             "scored": list(tested),
-            "device_accuracy": [score.accuracy for score in tested.values()],
+            self._score_name: [score.accuracy for score in tested.values()],
             "device_loss": [score.loss for score in tested.values()],
             "scored_before": sorted(self._scores.keys() - tested.keys()) if evaluated else [],
             "unscored": sorted(set(range(self._fleet.devices)) - self._scores.keys()) if evaluated else [],
@@ -129,7 +142,7 @@ class Federation:
         records = runs.read_records(self._directory)[:rounds] if rounds else []
         for record in records:
             self._nodes.node_of.update(zip(record["answered"], record["nodes"], strict=True))
-            scores = map(Score, record["device_accuracy"], record["device_loss"])
+            scores = map(Score, record[self._score_name], record["device_loss"])
             self._scores.update(zip(record["scored"], scores, strict=True))
         offences = [Offence(**offence) for record in records for offence in record["misbehaved"]]
         self._nodes.conduct = Conduct(offences)
@@ -146,15 +159,11 @@ class Federation:
             self._written = said
 
 
-def known_data(settings: Settings) -> data.Dataset | data.Known:
-    """What the server knows of the data: its shape and scale."""
-    return data.KNOWN.get(settings.data.dataset) or data.load(settings.data.dataset, settings.data.directory)
-
-
 def make_method(settings: Settings) -> Method:
     """The learning side of the server, which has no data."""
-    dataset = known_data(settings)
-    return Method(settings.learning, dataset.input_shape, dataset.classes, settings.run.seed)
+    dataset = data.known_data(settings.data)
+    form = form_of(dataset, settings.data.inputs)
+    return Method(settings.learning, dataset.input_shape, dataset.outputs, settings.run.seed, form)
 
 
 def _order(world: World, decision: Decision, device: int) -> Order:

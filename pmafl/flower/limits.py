@@ -18,7 +18,8 @@ BELIEVED_FACTOR = 1000.0  # by which a device may differ from the settings' flee
 ENERGY_FACTOR = 10.0  # a counter sees a whole machine, the model its CPU alone
 CLOCK_TOLERANCE = 0.1  # clocks of devices do not run alike
 REPEATED = 1e-6  # relative error of a number that a device was told and only repeats
-DECLARED = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")
+DRAWN = ("circuit_power_w", "receive_power_w")  # may be nothing, and no more than a transmitter may draw
+DECLARED = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j", *DRAWN)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Limits:
         energy_coefficient, local_iterations: of the model of the CPU, kappa and tau.
         deadline_s: time of a round.
         timeout_s: how long the server waits for an answer.
+        most_score: of a test; an accuracy is at most 1, an error has no such limit.
     """
 
     devices: int
@@ -41,6 +43,7 @@ class Limits:
     local_iterations: int
     deadline_s: float
     timeout_s: float
+    most_score: float = 1.0
 
     def check_profile(self, profile: Profile) -> None:
         """A device there is, quantities within `BELIEVED_FACTOR` of the settings', a passive channel."""
@@ -72,7 +75,7 @@ class Limits:
                 raise Refused(f"its {name} is {said_j:g} without a meter; the order's is {ordered_j:g}")
 
     def check_score(self, score: Score) -> None:
-        _within("accuracy", score.accuracy, 0.0, 1.0)
+        _within("accuracy" if self.most_score == 1.0 else "error", score.accuracy, 0.0, self.most_score)
 
 
 def limits_of(world: World, timeout_s: float) -> Limits:
@@ -82,6 +85,8 @@ def limits_of(world: World, timeout_s: float) -> Limits:
         values = getattr(world.fleet, name)
         least, most = float(values.min()) / BELIEVED_FACTOR, float(values.max()) * BELIEVED_FACTOR
         declared[name] = (max(least, 1.0 if name == "samples" else SMALLEST), min(most, LARGEST))
+    for name in DRAWN:
+        declared[name] = (0.0, max(declared[name][1], declared["max_power_w"][1]))
     return Limits(
         devices=world.fleet.devices,
         declared=declared,
@@ -90,6 +95,7 @@ def limits_of(world: World, timeout_s: float) -> Limits:
         local_iterations=world.costs.charged_iterations,
         deadline_s=world.settings.cell.deadline_s,
         timeout_s=timeout_s,
+        most_score=LARGEST if world.method and world.method.model.objective.regression else 1.0,
     )
 
 

@@ -7,7 +7,8 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from pmafl.learning import algorithms
+from pmafl.learning.form import form_of
 from pmafl.learning.threads import threads
 from pmafl.learning.workload import Workload, workload
 
-__all__ = ["Workload", "algorithms", "threads", "workload"]
+__all__ = ["Workload", "algorithms", "form_of", "threads", "workload"]

@@ -7,6 +7,7 @@ Samples are numbered by class here: a device that is tested on whole classes the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,15 +31,31 @@ class Metrics:
     worst_tenth_accuracy: mean accuracy of the tenth of the devices that fare worst.
     global_accuracy: of one global model on the whole test set; None where models are personal.
     device_accuracy, device_loss: one value per device.
+
+    Where values are predicted there is no accuracy, but the mean absolute error, in the unit of the targets:
+    `error`, `error_std`, `worst_tenth_error`, `global_error` and `device_error` are what the accuracies are
+    elsewhere, and the loss is the mean squared error.
     """
 
-    accuracy: float
+    accuracy: float | None
     loss: float
-    accuracy_std: float
-    worst_tenth_accuracy: float
+    accuracy_std: float | None
+    worst_tenth_accuracy: float | None
     global_accuracy: float | None
-    device_accuracy: Floats
+    device_accuracy: Floats | None
     device_loss: Floats
+    error: float | None = None
+    error_std: float | None = None
+    worst_tenth_error: float | None = None
+    global_error: float | None = None
+    device_error: Floats | None = None
+
+    @property
+    def device_score(self) -> Floats:
+        """Accuracy or error, one value per device."""
+        score = self.device_error if self.device_accuracy is None else self.device_accuracy
+        assert score is not None, "one of them is measured"
+        return score
 
 
 class Evaluator:
@@ -46,7 +63,9 @@ class Evaluator:
 
     def __init__(self, model: Model, test: Inputs, rows: list[Index]) -> None:
         self.model, self.test = model, test
-        self._order = np.argsort(test.y.cpu().numpy(), kind="stable")
+        self._order = np.arange(len(test))
+        if not model.objective.regression:
+            self._order = np.argsort(test.y.cpu().numpy(), kind="stable")
         self.y = test.y[torch.from_numpy(self._order).to(test.y.device)]
         rank = np.argsort(self._order)
         distinct = {id(some): np.sort(rank[some]) for some in rows}  # devices may share one array
@@ -85,8 +104,8 @@ class Evaluator:
 class Test:
     """Tests models that have their leading weights in common.
 
-    Where these are the whole extractor, its features of the test samples are the same for all models: they are
-    given, or computed once.
+    Where these are the whole extractor, its features of the test samples are the same for all: given, or
+    computed once.
     """
 
     def __init__(self, evaluator: Evaluator, common: Tensor, features: Tensor | None = None) -> None:
@@ -110,14 +129,16 @@ class Test:
         return self._evaluator.scores(devices, self.outcomes(own))
 
     def outcomes(self, own: Tensor, pieces: slice = slice(None)) -> Floats:
-        """For each test sample, or some pieces of them, 1 or 0, for right or wrong, and the loss."""
+        """Score and loss of each test sample, or of some pieces of them."""
         return self._outcomes(own, self._evaluator.everything[pieces])
 
     def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
         model, y = self._evaluator.model, self._evaluator.y
         model.module.eval()
         model.load(own, start=self._common)
-        parts = [_outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows]
+        parts = [
+            model.objective.outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows
+        ]
         return torch.cat(parts, dim=1).cpu().numpy()
 
 
@@ -136,23 +157,18 @@ def _select(values: Tensor, piece: slice | Index) -> Tensor:
     return values.index_select(0, torch.from_numpy(piece).to(values.device))
 
 
-def _outcomes(logits: Tensor, y: Tensor) -> Tensor:
-    right = (logits.argmax(dim=1) == y).double()
-    # Cross-entropy spelt out, one row a class: torch is slow on rows of few classes.
-    scores = logits.t().to(torch.float64, memory_format=torch.contiguous_format)
-    loss = scores.logsumexp(0) - scores.gather(0, y[None])[0]
-    return torch.stack([right, loss])
-
-
-def metrics_of(scores: Floats, global_accuracy: float | None = None) -> Metrics:
-    """The metrics of devices with these scores, an array of accuracy and loss for each."""
-    accuracy, loss = scores.T
-    return Metrics(
-        accuracy=float(accuracy.mean()),
-        loss=float(loss.mean()),
-        accuracy_std=float(accuracy.std()),
-        worst_tenth_accuracy=float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean()),
-        global_accuracy=global_accuracy,
-        device_accuracy=accuracy,
-        device_loss=loss,
-    )
+def metrics_of(scores: Floats, global_score: float | None = None, regression: bool = False) -> Metrics:
+    """The metrics of devices with these scores, an array of accuracy or error, and loss, for each."""
+    score, loss = scores.T
+    worst_first = np.sort(score)[::-1] if regression else np.sort(score)
+    measured = {
+        "{}": float(score.mean()),
+        "{}_std": float(score.std()),
+        "worst_tenth_{}": float(worst_first[: max(1, len(score) // 10)].mean()),
+        "global_{}": global_score,
+        "device_{}": score,
+    }
+    absent, present = ("accuracy", "error") if regression else ("error", "accuracy")
+    named: dict[str, Any] = {name.format(absent): None for name in measured}
+    named |= {name.format(present): value for name, value in measured.items()}
+    return Metrics(loss=float(loss.mean()), device_loss=loss, **named)

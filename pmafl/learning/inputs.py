@@ -13,7 +13,7 @@ Part = Literal["all", "extractor", "predictor"]
 
 
 class Samples(NamedTuple):
-    """Model inputs, ready to train on, and their classes."""
+    """Model inputs, ready to train on, and their classes or values."""
 
     x: Tensor
     y: Tensor
@@ -35,8 +35,8 @@ class Inputs:
     def __init__(
         self,
         x: NDArray[Any],
-        y: NDArray[np.int64],
-        scale: Callable[[NDArray[Any]], NDArray[np.float32]],
+        y: NDArray[Any],
+        scale: Callable[[NDArray[Any]], NDArray[Any]],
         channels_last: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:

@@ -9,12 +9,15 @@ fifth: blocks of this size would go back to the system after every operation, an
 
 import ctypes
 import sys
+from collections.abc import Iterable
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 INSIDE = (nn.Conv2d, nn.MaxPool2d, nn.ReLU)  # what runs in oneDNN's layout
 OUTSIDE = (nn.Flatten, nn.Linear, nn.Dropout)
+VECTOR = 16  # numbers in the widest register
 KEPT_BLOCK_BYTES, KEPT_BYTES = 128 << 20, 1 << 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 
@@ -32,6 +35,17 @@ def _is_plain(member: nn.Module) -> bool:
     if isinstance(member, nn.MaxPool2d):
         return member.dilation == 1 and not member.return_indices
     return True
+
+
+def suits_channels_last(modules: Iterable[nn.Module]) -> bool:
+    """Whether images should have their channels last in memory, in which convolutions are fastest.
+
+    oneDNN's gradient of a convolution of single pixels with a stride writes beyond its memory in that layout
+    where the channels do not fill a vector register; the process then dies, or worse.
+    """
+    convolutions = [module for module in modules if isinstance(module, nn.Conv2d)]
+    narrow = (c for c in convolutions if c.in_channels // c.groups % VECTOR)
+    return bool(convolutions) and not any(max(c.kernel_size) == 1 < max(c.stride) for c in narrow)
 
 
 class Chain(nn.Sequential):
@@ -56,8 +70,18 @@ class Chain(nn.Sequential):
 class OneDnnChain(nn.Sequential):
     """A Sequential that changes to oneDNN's layout at a convolution, and back where it must.
 
-    For float32 on a CPU; all else takes the ordinary way.
+    For float32 on a CPU; all else takes the ordinary way. A ReLU before a pooling comes after it: the same
+    function, a quarter of the work. None works in place, since oneDNN's pooling is differentiated by its
+    outputs.
     """
+
+    def __init__(self, *members: nn.Module) -> None:
+        members = tuple(nn.ReLU() if type(member) is nn.ReLU else member for member in members)
+        ordered = list(members)
+        for number, (first, second) in enumerate(pairwise(members)):
+            if type(first) is nn.ReLU and type(second) is nn.MaxPool2d:
+                ordered[number : number + 2] = second, first
+        super().__init__(*ordered)
 
     def forward(self, x: Tensor) -> Tensor:
         wanted = x.is_cpu and not torch.is_autocast_enabled("cpu")

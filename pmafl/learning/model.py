@@ -9,7 +9,7 @@ them. What is frozen is in no vector.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 
 import numpy as np
@@ -20,8 +20,10 @@ from pmafl.errors import InputError
 from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
-from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
+from pmafl.learning.objective import CLASSES, VALUES, Objective
 from pmafl.learning.operations import forward_operations, training_operations
 from pmafl.learning.workload import described
 from pmafl.registry import check_options
@@ -51,7 +53,12 @@ class Model:
         coupled: whether samples of one batch change each other's results in training.
         statistics: how many values of `flat` are buffers.
         frozen: whether there are parameters that are not trained.
+        objective: what it is trained for.
+        vocabulary: it takes token ids below this; 0 where it takes measurements.
     """
+
+    objective: Objective = CLASSES
+    vocabulary: int = 0
 
     def __init__(
         self,
@@ -103,8 +110,9 @@ class Model:
         self._still = {_owner(module, name)[0] for name in changing if learning.buffers == "frozen"}
         normalises = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
-        self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
+        self.stochastic = is_stochastic(module)
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
+        self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
         if self.convolutional:
             self.chunk = ONEDNN_CHUNK if in_onednn else CONVOLUTION_CHUNK
@@ -113,6 +121,10 @@ class Model:
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.predictor(self.extractor(x))
         return logits
+
+    def chain(self, start: int, end: int) -> nn.Module:
+        """Some of the members of a layered model, in the layout that it runs in."""
+        return type(self.extractor)(*self.members[start:end])
 
     def load(self, values: Tensor, start: int = 0) -> None:
         """Set parameters and buffers from position `start` on."""
@@ -138,6 +150,12 @@ class Model:
                 view.copy_(now.detach())
                 owner._buffers[key] = view
 
+    def state_dict(self, values: Tensor) -> dict[str, Tensor]:
+        """All parameters and buffers by name, as torch knows them, of a model with these values."""
+        self.load(values)
+        self._put_back()
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
             now = owner._buffers[key]
@@ -153,30 +171,58 @@ def build_model(
     classes: int,
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
+    form: Form = CLASSES_OF_MEASUREMENTS,
     split: Split = "settings",
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
-    module = build_module(learning, input_shape, classes, rng)
-    changing = _changing_buffers(module, example(input_shape, 2))
-    return Model(module.to(device), learning, changing, split)
+    module = build_module(learning, input_shape, classes, rng, form)
+    vocabulary = vocabulary_of(module, form)
+    changing = _changing_buffers(module, example(input_shape, 2, vocabulary))
+    for name, value in module.named_buffers():
+        if name in changing and value.dtype != torch.float32:
+            setting = f"learning.model = {learning.model!r}"
+            raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
+    model = Model(module.to(device), learning, changing, split)
+    model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
+    return model
 
 
 def build_module(
-    learning: LearningSettings, input_shape: tuple[int, ...], classes: int, rng: np.random.Generator
+    learning: LearningSettings,
+    input_shape: tuple[int, ...],
+    classes: int,
+    rng: np.random.Generator,
+    form: Form = CLASSES_OF_MEASUREMENTS,
 ) -> nn.Module:
     """The network that the settings name, as it was written, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         if learning.model in ARCHITECTURES:
+            if form.tokens:
+                raise InputError(
+                    f"data.inputs = 'tokens': learning.model = {learning.model!r} takes measurements, not "
+                    f"token ids; use a network with an embedding"
+                )
             check_options(
                 ARCHITECTURES[learning.model], f"network {learning.model!r}", 2, learning.model_options
             )
             return as_module(ARCHITECTURES[learning.model](input_shape, classes))
-        return _user_module(learning, input_shape, classes)
+        return _user_module(learning, input_shape, classes, form)
 
 
-def example(input_shape: tuple[int, ...], count: int) -> Tensor:
-    """Made-up samples to try a network with: the same for the same shape."""
+def vocabulary_of(module: nn.Module, form: Form) -> int:
+    """How many token ids a network takes; 0 where samples reach it as measurements.
+
+    Whole numbers are ids where the settings say so, or the network has an embedding to look them up in.
+    """
+    embeds = any(isinstance(member, nn.Embedding | nn.EmbeddingBag) for member in module.modules())
+    return form.vocabulary if form.tokens or embeds else 0
+
+
+def example(input_shape: tuple[int, ...], count: int, vocabulary: int = 0) -> Tensor:
+    """Made-up samples to try a network with: the same for the same shape; of token ids the largest."""
+    if vocabulary:
+        return torch.full((count, *input_shape), vocabulary - 1)
     return torch.randn(count, *input_shape, generator=torch.Generator().manual_seed(EXAMPLE_SEED))
 
 
@@ -193,10 +239,12 @@ def operations(learning: LearningSettings, model: Model, input_shape: tuple[int,
         return wanted
     count = training_operations if wanted == "training" else forward_operations
     model.train_only(shared=True, personal=True)
-    return count(model.module, example(input_shape, 1).to(model.flat.device), model.name)
+    return count(model.module, example(input_shape, 1, model.vocabulary).to(model.flat.device), model.name)
 
 
-def _user_module(learning: LearningSettings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _user_module(
+    learning: LearningSettings, input_shape: tuple[int, ...], classes: int, form: Form
+) -> nn.Module:
     setting, build = f"learning.model = {learning.model!r}", find_network(learning.model)
     if learning.model_options:
         check_options(build, f"network {learning.model!r}", 2, learning.model_options)
@@ -209,25 +257,24 @@ def _user_module(learning: LearningSettings, input_shape: tuple[int, ...], class
         module = as_module(module)
     if not isinstance(module, nn.Module):
         raise InputError(f"{setting}: must return a torch.nn.Module, but returned {type(module).__name__}")
-    _check_module(module, setting, input_shape, classes)
+    _check_module(module, setting, example(input_shape, 2, vocabulary_of(module, form)), classes)
     return module
 
 
-def _check_module(module: nn.Module, setting: str, input_shape: tuple[int, ...], classes: int) -> None:
+def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int) -> None:
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(example(input_shape, 2)).shape)
+            shape = tuple(module(samples).shape)
     except Exception as error:
-        reason = _first_line(error)
-        raise InputError(f"{setting}: does not take inputs of shape {input_shape}: {reason}") from error
+        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
+        raise InputError(f"{setting}: does not take {reason}") from error
     if shape != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
-    values: Mapping[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    for name, value in values.items():
-        if value.dtype != torch.float32 and (value.is_floating_point() or isinstance(value, nn.Parameter)):
-            kind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
-            raise InputError(f"{setting}: {kind} {name!r} is {value.dtype}; must be torch.float32")
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
 
 
 def _first_line(error: Exception) -> str:
@@ -277,6 +324,11 @@ def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
             position = end
         ends.append(position)
     return vector, ends
+
+
+def is_stochastic(module: nn.Module) -> bool:
+    """Whether a module draws random numbers while it is trained."""
+    return any(isinstance(member, nn.modules.dropout._DropoutNd) for member in module.modules())
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:

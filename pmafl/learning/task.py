@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pmafl.data import Dataset, Partition
+from pmafl.data import Dataset, Partition, Scaling
 from pmafl.errors import InputError
 from pmafl.learning.evaluation import Evaluator, Floats, Metrics, Test, metrics_of
+from pmafl.learning.form import form_of
 from pmafl.learning.inputs import Inputs, Samples
 from pmafl.learning.method import LearningState, Method, Tensors, Trained
 from pmafl.settings import LearningSettings
@@ -62,15 +63,18 @@ class LearningTask:
         dataset: Dataset,
         partition: Partition,
         seed: int,
-        inputs: Literal["standardised", "unit"] = "standardised",
+        inputs: Scaling = "standardised",
         numbers: Sequence[int] | None = None,
     ) -> None:
         """`numbers` are what the devices are called where all of them are known; left out: these are all."""
         _check(dataset, partition)
         self.seed, self.dataset, self.partition, self.inputs = seed, dataset, partition, inputs
-        self.method = Method(learning, dataset.input_shape, dataset.classes, seed)
+        form = form_of(dataset, inputs)
+        self.method = Method(learning, dataset.input_shape, dataset.outputs, seed, form)
         model = self.method.model
-        layout = (model.convolutional and len(dataset.input_shape) == 3, self.method.device)
+        if model.vocabulary:
+            inputs = "tokens"
+        layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
         self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
@@ -159,7 +163,7 @@ class LearningTask:
             outcomes = list(spread(self._of_all_samples("outcomes", shared, workers)))
             scores[rest], right = self._evaluator.scores(rest, np.concatenate(outcomes, axis=1))
         self._test = None
-        return metrics_of(scores, right if alike else None)
+        return metrics_of(scores, right if alike else None, method.model.objective.regression)
 
     def _of_all_samples(
         self, kind: Literal["features", "outcomes"], shared: Mapping[str, Any], workers: int
@@ -211,7 +215,7 @@ class LearningTask:
             return None
         before, metrics = self._evaluated
         same = before.devices.get(device) is state.devices.get(device) and _same_server(before, state)
-        return np.array([metrics.device_accuracy[device], metrics.device_loss[device]]) if same else None
+        return np.array([metrics.device_score[device], metrics.device_loss[device]]) if same else None
 
     def tested(self, state: LearningState, device: int) -> Tensor:
         """The model that a device is tested with: its personal one, tuned where the algorithm says so."""
@@ -248,7 +252,7 @@ def _same_server(one: LearningState, other: LearningState) -> bool:
 
 
 def _check(dataset: Dataset, partition: Partition) -> None:
-    for labels in (dataset.y_train, dataset.y_test):
+    for labels in () if dataset.regression else (dataset.y_train, dataset.y_test):
         if labels.min() < 0 or labels.max() >= dataset.classes:
             raise InputError(
                 f"data set {dataset.name!r}: has labels from {labels.min()} to {labels.max()}; "

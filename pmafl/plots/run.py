@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pmafl.plots.style import COLOURS, STYLE, columns, figure, save
+from pmafl.rounds import energy_of
 from pmafl.runs import Run, open_run
 from pmafl.settings import Settings
 from pmafl.wireless import Array
@@ -23,13 +24,13 @@ Records = list[dict[str, Any]]
 
 
 def learning_curve(axes: Axes, records: Records, key: str, label: str, scale: float = 1.0) -> None:
-    measured = [r for r in records if r[key] is not None]
+    measured = [r for r in records if r.get(key) is not None]
     rounds = [r["round"] + 1 for r in measured]
     axes.plot(rounds, [scale * r[key] for r in measured], label="mean over devices")
-    if key == "accuracy":
-        worst = [scale * r["worst_tenth_accuracy"] for r in measured]
+    if key in ("accuracy", "error"):
+        worst = [scale * r[f"worst_tenth_{key}"] for r in measured]
         axes.plot(rounds, worst, linestyle="--", label="worst tenth of the devices")
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower right" if key == "accuracy" else "upper right")
     axes.set(xlabel="round", ylabel=label)
 
 
@@ -75,8 +76,7 @@ def energy_by_device(records: Records, devices: int) -> Array:
     """Energy that each device spent in the whole run, in joules."""
     spent_j = np.zeros(devices)
     for record in records:
-        energy_j = np.add(record["compute_energy_j"], record["upload_energy_j"])
-        spent_j[record["scheduled"]] += energy_j
+        spent_j[record["scheduled"]] += energy_of(record)
     return spent_j
 
 
@@ -84,7 +84,9 @@ def energy_by_device(records: Records, devices: int) -> Array:
 def plot_run(run: Run | str | PathLike[str]) -> list[Path]:
     """Draw every panel that a run has data for, into ``plots/``: the overview first, then one file each."""
     run = open_run(run)
-    records, panels = run.rows, _panels(run.settings, run.budget_j)
+    records = run.rows
+    predicts_values = any(r.get("error") is not None for r in records)
+    panels = _panels(run.settings, run.budget_j, predicts_values)
     folder = run.directory / "plots"
     folder.mkdir(exist_ok=True)
     paths = []
@@ -102,9 +104,17 @@ def plot_run(run: Run | str | PathLike[str]) -> list[Path]:
     return [save(drawing, folder / "overview.png"), *paths]
 
 
-def _panels(settings: Settings, budget_j: Array) -> dict[str, tuple[Callable[[Axes, Records], None], str]]:
+def _panels(
+    settings: Settings, budget_j: Array, predicts_values: bool
+) -> dict[str, tuple[Callable[[Axes, Records], None], str]]:
     panels: dict[str, tuple[Callable[[Axes, Records], None], str]] = {}
-    if settings.run.learning == "full":
+    if predicts_values:
+        panels["error"] = (
+            lambda a, r: learning_curve(a, r, "error", "mean absolute error"),
+            "Error",
+        )
+        panels["loss"] = (lambda a, r: learning_curve(a, r, "loss", "mean squared error"), "Loss")
+    elif settings.run.learning == "full":
         panels["accuracy"] = (
             lambda a, r: learning_curve(a, r, "accuracy", "test accuracy (%)", 100),
             "Accuracy",

@@ -47,6 +47,10 @@ class Asked:
     seed: int = 0
     reasons: bool = True
 
+    def find(self) -> Policy:
+        """The policy; `InputError` where there is none, or not with these options."""
+        return find_policy(self.policy, **self.options)
+
 
 @dataclass(frozen=True, eq=False)
 class Memory:
@@ -71,17 +75,19 @@ class Reply(NamedTuple):
     kind: Kind
 
 
-def reply(asked: Asked, memory: Memory, text: str | bytes, line: int | None = None) -> Reply:
+def reply(
+    asked: Asked, memory: Memory, text: str | bytes, line: int | None = None, policy: Policy | None = None
+) -> Reply:
     """The decision about the problem in the text, or an error that says what is wrong; never raises.
 
-    `line` is said in errors.
+    `line` is said in errors; `policy` is the one that is asked for, if it has been found before.
     """
     found: dict[str, Any] = {}
     try:
         question = read_question(text, memory.rounds)
         if question.name is not None:
             found["id"] = question.name
-        decision, after = decide(asked, memory, question)
+        decision, after = decide(asked, policy or asked.find(), memory, question)
         return Reply(write(answer(question, decision, asked.reasons)), after, "decision")
     except BadProblem as error:
         if error.problem_name is not None:
@@ -98,7 +104,7 @@ def reply(asked: Asked, memory: Memory, text: str | bytes, line: int | None = No
     return Reply(write(found), memory, found["kind"])
 
 
-def decide(asked: Asked, memory: Memory, question: Question) -> tuple[Decision, Memory]:
+def decide(asked: Asked, policy: Policy, memory: Memory, question: Question) -> tuple[Decision, Memory]:
     """The decision, and the memory after it.
 
     A policy that remembers observes a round when it is asked about the next one: by then it is known what
@@ -107,7 +113,6 @@ def decide(asked: Asked, memory: Memory, question: Question) -> tuple[Decision, 
     problem = question.problem
     if question.fixed is not None:
         return allocate_given(problem, question.fixed, "fixed"), memory
-    policy = find_policy(asked.policy, **asked.options)
     state: State = {}
     if policy.remembers:
         devices = (problem.devices, question.devices)
@@ -129,7 +134,7 @@ def decide_once(asked: Asked, question: Question) -> Decision:
     problem = question.problem
     if question.fixed is not None:
         return allocate_given(problem, question.fixed, "fixed")
-    policy = find_policy(asked.policy, **asked.options)
+    policy = asked.find()
     outlook = question.outlook if question.rounds else Outlook(problem, np.ones(1), problem.round + 1)
     state = begin(policy, outlook, asked.policy)
     return ask(policy, problem, state, stream(asked.seed, "policy"), asked.policy)

@@ -15,14 +15,14 @@ LONGEST_LINE = 2**28  # bytes; a million devices have about half of it
 
 def serve_lines(asked: Asked, lines: IO[bytes], answers: IO[str], longest: int = LONGEST_LINE) -> int:
     """Answer all lines; gives how many there were. Each answer is flushed before the next line is read."""
-    memory, number = Memory(), 0
+    policy, memory, number = asked.find(), Memory(), 0
     for text in _read(lines, longest):
         number += 1
         if text is None:
             words = f"the line has more than {longest} bytes; send fewer devices at a time"
             answered = write({"error": words, "kind": "input", "line": number})
         else:
-            answered, memory, _ = reply(asked, memory, text, number)
+            answered, memory, _ = reply(asked, memory, text, number, policy)
         answers.write(answered + "\n")
         answers.flush()
     return number

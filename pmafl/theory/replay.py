@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.method import LearningState
@@ -114,7 +113,8 @@ def _hessian_norms(task: LearningTask, state: LearningState, device: int, done: 
     model.load(_weights(task, state, device))
     model.train_only(shared=True, personal=True)
     stride = -(-len(samples.y) // CURVATURE_SAMPLES)
-    loss = functional.cross_entropy(model(samples.x[::stride]), samples.y[::stride])
+    x, y = samples.x[::stride], samples.y[::stride]
+    loss = model.objective.summed(model(x), y) / len(y)
     personal = model.personal if task.method.common < model.parameters else []
     shared = model.shared if personal else [*model.shared, *model.personal]
     return hessian_norms(loss, shared, personal, stream(task.seed, "curvature", done, device))

@@ -10,19 +10,32 @@ from __future__ import annotations
 
 import heapq
 import sys
+import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, NoAnswer
 from pmafl.workers.tasks import WorkerDied
 
 if TYPE_CHECKING:
-    from pmafl.learning.task import Work
+    from pmafl.learning.task import LearningTask, Work
 
 TRIES = 3  # of a part whose workers die
 AHEAD = 2  # parts that a worker has at a time, so that it need not wait for the next
+
+
+def attempt(
+    task: LearningTask, kind: str, shared: Mapping[str, Any], part: Any
+) -> tuple[Any, Exception | None]:
+    """What came of a part, and what went wrong."""
+    try:
+        return task.do(kind, shared, part), None
+    except (InputError, NoAnswer) as error:
+        return None, type(error)(str(error))  # without its cause, which may not survive the way
+    except Exception:
+        return None, RuntimeError(traceback.format_exc())
 
 
 class Answer(NamedTuple):
@@ -86,6 +99,7 @@ class Crew:
         self.size = size
         self._back_end = back_end
         self._hands: list[_Hand] = []
+        self._starts_in_vain = 0
 
     def overhead_s(self, parts: int) -> float:
         """What it costs to have so many parts done by workers instead of here."""
@@ -109,7 +123,9 @@ class Crew:
                     begun = number + 1
                 self._hand_out(work, waiting, total - given)
                 for hand, event in self._events(block=given not in done):
-                    if isinstance(event, Answer):
+                    if event == "ready":
+                        self._starts_in_vain = 0
+                    elif isinstance(event, Answer):
                         done[hand.parts.popleft()] = event
                     elif isinstance(event, WorkerDied):
                         self._bury(hand, event, work, deaths)
@@ -133,7 +149,13 @@ class Crew:
 
     def _hand_out(self, work: Work, waiting: list[tuple[float, int]], left: int) -> None:
         while len(self._hands) < min(self.size, left):
-            self._hands.append(_Hand(self._back_end.hire()))
+            try:
+                self._hands.append(_Hand(self._back_end.hire()))
+            except OSError as error:  # no more processes, files or memory
+                if not self._hands:
+                    raise InputError(f"no worker can start ({error.strerror}); use --workers 1") from None
+                self.size = len(self._hands)
+                print(f"warning: no more than {self.size} workers ({error.strerror})", file=sys.stderr)
         for most in range(1, AHEAD + 1):
             for hand in self._hands:
                 # Near the end nobody takes a part before it can start: another may be free earlier.
@@ -151,6 +173,9 @@ class Crew:
     def _bury(self, hand: _Hand, death: WorkerDied, work: Work, deaths: Counter[int]) -> None:
         """Take note of a death; the part that the worker was doing may have been the reason."""
         self._dismiss(hand)
+        self._starts_in_vain += not hand.worker.ready
+        if self._starts_in_vain == TRIES * self.size:
+            raise InputError(f"no worker can start: the last one {death}")
         if not hand.parts:
             return
         first = hand.parts[0]
@@ -158,7 +183,7 @@ class Crew:
         what = f"device {work.parts[first][0]}" if work.kind == "train" else "a test"
         if deaths[first] == TRIES:
             raise InputError(
-                f"{what}: {TRIES} workers died of it; the last one {death}; use fewer workers (--workers; "
+                f"{what}: {TRIES} workers died of it; the last one {death}; use fewer workers (--workers N; "
                 f"with 1 there is no other process)"
             )
         print(f"warning: the worker of {what} {death}; that is done again", file=sys.stderr)

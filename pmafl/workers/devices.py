@@ -5,6 +5,7 @@ Whoever does it, the result is the same to the bit, so that may be decided by wh
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,12 @@ class Team:
     engine: Engine = "local"
     address: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers = {self.workers}: must be at least 1")
+        if self.address is not None and self.engine != "ray":
+            raise InputError(f"address = {self.address!r}: is a Ray cluster's; it needs the engine 'ray'")
+
 
 @contextmanager
 def simulated_devices(world: World, team: Team, threads: int = 1) -> Iterator[SimulatedDevices]:
@@ -60,7 +67,10 @@ def _crew(world: World, team: Team, threads: int) -> Crew | None:
     if world.task is None:
         return None
     if team.engine == "ray":
-        raise InputError("--engine ray: one run on a Ray cluster is not there yet; use compare")
+        from pmafl.workers.cluster import Cluster
+
+        cluster = Cluster(team.address, world.task, world.settings)
+        return Crew(cluster, team.workers or cluster.cores)
     size = team.workers or cores()
     reason = _reason_to_be_alone(world.task, threads)
     if reason and team.workers not in (None, 1):
@@ -73,8 +83,8 @@ def _crew(world: World, team: Team, threads: int) -> Crew | None:
 
 
 def _reason_to_be_alone(task: LearningTask, threads: int) -> str:
-    if sys.platform != "linux":
-        return "processes can be forked safely on Linux alone"
+    if not hasattr(os, "memfd_create"):
+        return "workers are forked on Linux alone"
     if task.method.device.type != "cpu":
         return "a GPU is not shared by processes"
     if threads > 1:  # which would not be there after a fork

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import connection, get_context, parent_process
@@ -21,9 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pmafl.errors import InputError, NoAnswer
 from pmafl.learning.task import LearningTask
-from pmafl.workers.crew import AHEAD, Answer, Event
+from pmafl.workers.crew import AHEAD, Answer, Event, attempt
 from pmafl.workers.packing import Block, Form, pack, unpack
 from pmafl.workers.tasks import WorkerDied, cause, end_with_parent
 
@@ -77,10 +75,9 @@ class Fork:
                 # Python warns of locks that other threads hold; the new process uses none of them.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._process.start()
-        except OSError as error:
-            raise InputError(
-                f"no worker can start ({error.strerror}); use fewer workers (--workers)"
-            ) from None
+        except OSError:
+            self._let_go()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
@@ -106,6 +103,9 @@ class Fork:
     def end(self) -> None:
         self._process.kill()
         self._process.join()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.pipe.close()
         for block in self._blocks:
             block.close()
@@ -128,18 +128,6 @@ def _serve(task: LearningTask, pipe: connection.Connection, common: Block, block
             tensors: list[Tensor] = []
             packed = pack(result, tensors)
             pipe.send((number, slot, packed, blocks[slot].write(tensors), error, seconds))
-
-
-def attempt(
-    task: LearningTask, kind: str, shared: Mapping[str, Any], part: Any
-) -> tuple[Any, Exception | None]:
-    """What came of a part, and what went wrong."""
-    try:
-        return task.do(kind, shared, part), None
-    except (InputError, NoAnswer) as error:
-        return None, type(error)(str(error))  # without its cause, which may not survive the way
-    except Exception:
-        return None, RuntimeError(traceback.format_exc())
 
 
 def _leave_the_parent(keep: Iterable[int]) -> None:

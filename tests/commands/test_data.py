@@ -36,7 +36,7 @@ def test_without_a_name_the_known_data_sets_are_listed(run, tmp_path):
 def test_fetched_data_sets_are_listed_with_their_place(run, tmp_path):
     folder = tmp_path / "cache" / "pmafl" / "cifar10"
     folder.mkdir(parents=True)
-    for name in KNOWN["cifar10"].md5:
+    for name in KNOWN["cifar10"].checksums:
         (folder / name).touch()
     assert f"in {folder}" in run()
 

@@ -28,13 +28,13 @@ def files():
         rng.integers(0, 256, (10, 28, 28)),
         np.arange(10),
     )
-    return {name: idx(array) for name, array in zip(MNIST.md5, arrays, strict=True)}
+    return {name: idx(array) for name, array in zip(MNIST.checksums, arrays, strict=True)}
 
 
 @pytest.fixture
 def known(files):
     """That data set, with no source to fetch it from."""
-    return replace(MNIST, md5={n: hashlib.md5(c).hexdigest() for n, c in files.items()}, sources=())
+    return replace(MNIST, checksums={n: hashlib.md5(c).hexdigest() for n, c in files.items()}, sources=())
 
 
 @pytest.fixture(autouse=True)

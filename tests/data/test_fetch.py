@@ -55,8 +55,8 @@ def test_files_of_another_data_set_with_the_same_names_are_passed_over(known, fi
 
 def test_cifar10_is_found_in_its_archive_and_a_damaged_archive_is_passed_over(tmp_path):
     batch = b"\1" * 3073
-    md5 = dict.fromkeys(CIFAR10.md5, hashlib.md5(batch).hexdigest())
-    known = replace(CIFAR10, md5=md5, sources=())
+    md5 = dict.fromkeys(CIFAR10.checksums, hashlib.md5(batch).hexdigest())
+    known = replace(CIFAR10, checksums=md5, sources=())
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name in md5:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmafl.data.known import KNOWN
-from pmafl.data.partition import class_counts, shards, split
+from pmafl.data.partition import class_counts, natural, shards, split
 from pmafl.errors import InputError
 
 KINDS = ["shards", "iid", "dirichlet"]
@@ -30,7 +30,7 @@ def assert_disjoint(parts, samples):
     assert together.max() < samples
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_the_papers_shards_deal_out_every_sample_and_at_most_two_classes_a_device(name):
     train_labels, test_labels = KNOWN[name].labels()
     result = split(train_labels, test_labels, 100, rng())
@@ -176,3 +176,56 @@ def test_sizes_depend_on_the_label_counts_alone(kind):
 def test_a_class_without_test_samples_is_named():
     with pytest.raises(InputError, match="class 4 has training samples but no test samples"):
         split(TRAIN, TEST[TEST < 4], 10, rng())
+
+
+OWNERS = np.repeat(np.arange(6), [9, 4, 12, 5, 20, 10]), np.repeat(np.arange(6), [3, 1, 4, 2, 6, 3])
+
+
+def test_as_many_devices_as_clients_are_the_clients():
+    result = natural(OWNERS, 6, rng())
+    assert result.sizes.tolist() == [9, 4, 12, 5, 20, 10]
+    assert not result.note
+    for device in range(6):
+        assert (OWNERS[0][result.train[device]] == device).all()
+        assert (OWNERS[1][result.test[device]] == device).all()
+
+
+def test_of_more_clients_than_devices_some_are_drawn_and_it_is_said():
+    result = natural(OWNERS, 4, rng())
+    assert len(set(result.client.tolist())) == 4
+    assert "6 clients, 4 devices: 4 clients drawn by run.seed, the others left out" in result.note
+    for client, train, test in zip(result.client, result.train, result.test, strict=True):
+        assert (OWNERS[0][train] == client).all()
+        assert len(train) == (OWNERS[0] == client).sum()
+        assert (OWNERS[1][test] == client).all()
+
+
+def test_of_fewer_clients_each_has_several_devices_that_share_its_samples_and_it_is_said():
+    result = natural(OWNERS, 15, rng())
+    assert_disjoint(result.train, len(OWNERS[0]))
+    assert sum(map(len, result.train)) == len(OWNERS[0])
+    assert "6 clients, 15 devices" in result.note
+    for device, (train, test) in enumerate(zip(result.train, result.test, strict=True)):
+        assert (OWNERS[0][train] == device % 6).all()
+        assert (OWNERS[1][test] == device % 6).all()
+    with pytest.raises(InputError, match="client 1 has 4 training samples for 5 devices"):
+        natural(OWNERS, 30, rng())
+
+
+def test_natural_clients_may_be_asked_for_fewer_samples_but_not_for_more():
+    assert natural(OWNERS, 6, rng(), np.full(6, 4)).sizes.tolist() == [4] * 6
+    with pytest.raises(InputError, match="device 1 is to have 5 samples, but its client has 4"):
+        natural(OWNERS, 6, rng(), np.full(6, 5))
+
+
+def test_natural_clients_need_to_be_known():
+    with pytest.raises(InputError, match="'natural': the data set does not say whose its samples are"):
+        split(TRAIN, TEST, 5, rng(), partition="natural")
+
+
+def test_the_sizes_of_natural_clients_need_no_files():
+    known = KNOWN["watch"]
+    train, test = known.labels()
+    result = split(train, test, 20, rng(), partition="natural", owners=known.owners())
+    assert (class_counts(train, result.train, 7) == known.client_counts[0]).all()
+    assert (class_counts(test, result.test, 7) == known.client_counts[1]).all()

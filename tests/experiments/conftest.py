@@ -22,6 +22,15 @@ def everything():
     return Archive(Path("nowhere"), directories=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def few_splits():
+    """What is tried for OCEAN takes more runs than all curves together."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "SPLITS", (0.5, 0.9, 0.98))
+        patch.setattr(study, "TUNING_SEEDS", range(1001, 1002))
+        yield
+
+
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """Settings of ten devices that learn from noisy images of ten classes."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn
+from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, suits_channels_last
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import learning
 from tests.rounding import FLOAT32
@@ -17,10 +17,11 @@ SMALL_CNN = [
     nn.ReLU(inplace=True),
     nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
     nn.Conv2d(8, 4, 3, dilation=2, groups=2, bias=False),
-    nn.ReLU(),
+    nn.MaxPool2d(2, stride=1),
+    nn.ReLU(inplace=True),
     nn.Flatten(),
     nn.Dropout(0.0),
-    nn.Linear(4 * 4 * 4, 10),
+    nn.Linear(4 * 3 * 3, 10),
 ]
 
 
@@ -56,6 +57,17 @@ def test_dense_layers_compute_the_same_and_leave_their_inputs(grad, first):
     assert torch.equal(x, before)
 
 
+def test_pooling_comes_before_relu_to_the_same_bits():
+    members = [nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    chain, plain = OneDnnChain(*members), OneDnnChain()
+    for member in members:
+        plain.append(copy.deepcopy(member))
+    assert [type(member) for member in chain] == [nn.Conv2d, nn.MaxPool2d, nn.ReLU] * 2
+    x = torch.randn(6, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    for value, truth in zip(outputs_and_gradients(chain, x), outputs_and_gradients(plain, x), strict=True):
+        assert torch.equal(value, truth)
+
+
 def test_what_a_chain_returns_is_an_ordinary_tensor():
     features = OneDnnChain(*SMALL_CNN[:3])(torch.zeros(2, 1, 28, 28))
     assert features.layout == torch.strided
@@ -85,3 +97,11 @@ def test_the_papers_cnn_runs_in_onednns_layout_at_any_split():
         x = torch.randn(2, 3, 32, 32)
         assert isinstance(model.predictor, OneDnnChain)
         torch.testing.assert_close(model(x), model.module(x), rtol=0, atol=FLOAT32)
+
+
+def test_narrow_strided_convolutions_of_single_pixels_keep_the_usual_layout():
+    assert suits_channels_last([nn.Conv2d(3, 16, 3), nn.Conv2d(16, 32, 1, stride=2)])
+    assert suits_channels_last([nn.Conv2d(4, 8, 1), nn.Conv2d(4, 8, 3, stride=2)])
+    assert not suits_channels_last([nn.Conv2d(16, 16, 3), nn.Conv2d(4, 8, 1, stride=2)])
+    assert not suits_channels_last([nn.Conv2d(64, 64, 1, stride=2, groups=8)])
+    assert not suits_channels_last([nn.Linear(4, 4)])

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from pmafl.learning import networks
 from pmafl.learning.algorithms import Algorithm, split_model
 from pmafl.settings import LearningSettings
 
@@ -14,6 +15,23 @@ def nested(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 def with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, classes))
+
+
+def dropout_before_relu(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.Dropout(), nn.ReLU(), nn.Linear(16, classes))
+
+
+def small_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    first = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2))
+    second = (nn.Conv2d(4, 6, 3, padding=1), nn.MaxPool2d(2), nn.ReLU())
+    dense = (nn.Linear(6 * 3 * 3, 12), nn.ReLU(), nn.Linear(12, classes))
+    return nn.Sequential(*first, *second, nn.Flatten(), *dense)
+
+
+def cnn_with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    stem = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25))
+    dense = (nn.Linear(4 * 6 * 6, 12), nn.ReLU(), nn.Dropout(0.4), nn.Linear(12, classes))
+    return nn.Sequential(*stem, nn.Flatten(), *dense)
 
 
 def linear(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -153,6 +171,10 @@ def one_table(input_shape: tuple[int, ...], classes: int) -> OneTable:
     return OneTable(classes)
 
 
+def small_resnet(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return networks._resnet(input_shape, classes, "batch", widths=(4, 8), blocks=1)
+
+
 def normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     features = nn.Conv2d(input_shape[0], 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU()
     return nn.Sequential(*features, nn.Flatten(), nn.Linear(4 * 13 * 13, classes))
@@ -188,6 +210,6 @@ def odd_buffers(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    norm = nn.BatchNorm2d(1, affine=False)
-    norm.running_mean = norm.running_mean.double()
-    return nn.Sequential(norm, nn.Flatten(), nn.Linear(784, classes))
+    sums = Sums()
+    sums.total = sums.total.double()
+    return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))

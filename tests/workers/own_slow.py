@@ -1,17 +1,19 @@
-"""Algorithms of a user, in a file of their own, that take their time or do harm."""
+"""An algorithm of a user's, in a file of its own, on devices that take their time or do harm."""
 
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pmafl.learning.algorithms import find_algorithm
 
 
-def slow(learning, seconds: float = 0.3, notes: str = "", fails: int = -1, dies: int = -1):
-    """FedAvg on devices that take a while.
+def slow(learning, seconds: float = 0.1, notes: str = "", fails: int = -1, dies: int = -1):
+    """The paper's algorithm, on devices that take a while.
 
-    A worker leaves its number in the folder `notes`. The training with so many samples `fails`, or `dies`.
+    Who trains leaves its process's number in the folder `notes`. The device with so many samples `fails`, or
+    the process `dies` of it.
     """
     shared = find_algorithm(learning.model_copy(update={"algorithm": "pma", "options": {}}))
 
@@ -25,4 +27,4 @@ def slow(learning, seconds: float = 0.3, notes: str = "", fails: int = -1, dies:
             os.kill(os.getpid(), signal.SIGKILL)
         return shared.local(engine, server, device, samples, rng)
 
-    return type(shared)(**{**vars(shared), "local": local})
+    return replace(shared, local=local)
