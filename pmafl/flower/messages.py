@@ -65,6 +65,8 @@ class Profile:
     max_power_w: float
     budget_j: float
     channel_gain: float
+    circuit_power_w: float = 0.0
+    receive_power_w: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Order:
     upload_time_s: float
     compute_energy_j: float
     upload_energy_j: float
+    awake_energy_j: float = 0.0
 
 
 @dataclass(frozen=True)

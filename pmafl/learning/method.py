@@ -97,7 +97,7 @@ class Method:
         self.model = build_model(learning, input_shape, classes, rng, self.device, form, split)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        self._form = input_shape, classes
+        self.form_of_data = input_shape, classes
         sizes = sizes_of(self.model, self.algorithm, learning)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
@@ -117,7 +117,7 @@ class Method:
         """What a round costs a device; counted when it is first asked for, which devices never do."""
         sizes = sizes_of(self.model, self.algorithm, self.learning)
         return charge(
-            self.learning, self.algorithm, *sizes, operations(self.learning, self.model, *self._form)
+            self.learning, self.algorithm, *sizes, operations(self.learning, self.model, *self.form_of_data)
         )
 
     def start(self) -> LearningState:

@@ -20,6 +20,7 @@ from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
+RECEIVED_BITS = 32  # per parameter: what the server sends is not rounded
 BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
 
 
@@ -28,15 +29,15 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
-    download_bits: what a device receives, 32 bits a value. No device is charged for it: as in the paper, the
-        server sends with power of its own.
+    download_bits: what a device receives, 32 bits a value, in the same form. It takes time and energy where
+        the settings give a rate and powers; in the paper the server sends at no cost to the devices.
     tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
-    download_bits: int = 0
+    download_bits: int | NDArray[np.int64] = 0
     tuning_iterations: int = 0
 
 
@@ -86,25 +87,32 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
-        received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
-        bits = uploaded_bits(learning, algorithm, split, parameters)
-        received_bits = sum(32 * int(np.max(size)) for size in received)
+        sent = uploaded_bits(learning, algorithm, split, parameters)
+        downloads = (algorithm.downloads or algorithm.uploads)(split, parameters)
+        received = _total([RECEIVED_BITS * np.asarray(size) for size in downloads.values()])
+    if learning.upload_bits:  # of a model that nobody trains here: as much is received
+        sent = received = round(learning.upload_bits)
     return Workload(
-        upload_bits=bits,
+        upload_bits=sent,
         operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
-        download_bits=received_bits,
+        download_bits=received,
         tuning_iterations=algorithm.tuning_iterations,
     )
 
 
 def uploaded_bits(learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int) -> Any:
     """All that a device uploads in a round, in bits; an array where it differs by device."""
-    bits = [upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()]
-    if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
+    return _total([upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()])
+
+
+def _total(bits: Sequence[Any]) -> Any:
+    """Size of all that travels together; an array where it differs by device."""
+    if len(lengths := {len(one) for one in bits if np.ndim(one)}) > 1:
         given = " and of ".join(map(str, sorted(lengths)))
         raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
-    return sum(bits)
+    total = sum(bits)
+    return total if np.ndim(total) else int(total)
 
 
 def upload_bits(parameters: int | Sequence[int], learning: LearningSettings) -> Any:

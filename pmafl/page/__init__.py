@@ -13,6 +13,7 @@ from pmafl.errors import InputError
 from pmafl.page.comparison import comparison_data
 from pmafl.page.document import render
 from pmafl.page.live import address_of, open_server, serve, serving
+from pmafl.page.results import CLAIMS, results_data
 from pmafl.page.run import PAGE, run_page
 from pmafl.progress import report
 from pmafl.runs import Run, open_run, write_atomically
@@ -29,9 +30,18 @@ def write_page(path: str | PathLike[str]) -> Path:
         return write_run_page(path)
     if any(path.glob("runs/*/settings.toml")):
         return write_comparison_page(path)
+    if (path / CLAIMS).is_file():
+        return _write(path, render("results", results_data(path)))
     raise InputError(
-        f"{path!s:.200} is nothing to look at: it must be a run directory or a comparison's directory"
+        f"{path!s:.200} is nothing to look at: it must be a run directory, that of a comparison, or one with "
+        f"{CLAIMS}"
     )
+
+
+def _write(directory: Path, page: str) -> Path:
+    path = directory / PAGE
+    write_atomically(path, page.encode())
+    return path
 
 
 def write_comparison_page(directory: Path) -> Path:
@@ -50,9 +60,7 @@ def write_comparison_page(directory: Path) -> Path:
     for runs_of_one in data["runs"]:
         for run in runs_of_one:
             run.append(directory / run[1] in there)
-    path = directory / PAGE
-    write_atomically(path, render("comparison", data).encode())
-    return path
+    return _write(directory, render("comparison", data))
 
 
 def _has_page(directory: Path) -> bool:
@@ -64,6 +72,4 @@ def _has_page(directory: Path) -> bool:
 def write_run_page(run: Run | str | PathLike[str]) -> Path:
     """Write ``page.html`` into a run's directory."""
     run = open_run(run)
-    path = run.directory / PAGE
-    write_atomically(path, run_page(run).encode())
-    return path
+    return _write(run.directory, run_page(run))

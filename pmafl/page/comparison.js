@@ -3,16 +3,6 @@
 
 const comparison = {axis: "round", metric: 0, hidden: new Set(), sorted: null};
 
-// Eight colours that everyone can tell apart, each with four kinds of line.
-comparison.style = (index) => {
-  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#888888", "#B8A800"];
-  const dashes = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
-  return {
-    colour: colours[index % colours.length],
-    dash: dashes[Math.floor(index / colours.length) % dashes.length],
-  };
-};
-
 comparison.shown = () => comparison.data.variations.keys().filter((index) => !comparison.hidden.has(index));
 
 comparison.axes = () => {
@@ -27,22 +17,13 @@ comparison.axes = () => {
 comparison.drawCurves = () => {
   const {data, axis} = comparison;
   for (const [name, bands] of Object.entries(data.curves)) {
-    const columns = {xs: [], ys: [], bands_x: [], bands_y: [], colour: [], dash: [], number: []};
-    for (const index of comparison.shown()) {
-      const band = bands[index];
-      const x = Array.from(band.at, (place) => data.axes[axis][index][place]);
-      const low = x.map((_, i) => band.mean[i] - band.half_width[i]);
-      const high = x.map((_, i) => band.mean[i] + band.half_width[i]);
-      const {colour, dash} = comparison.style(index);
-      columns.xs.push(x);
-      columns.ys.push(Array.from(band.mean));
-      columns.bands_x.push([...x, ...[...x].reverse()]);
-      columns.bands_y.push([...low, ...high.reverse()]);
-      columns.colour.push(colour);
-      columns.dash.push(dash);
-      columns.number.push(index + 1);
-    }
-    page.fill(name, "curves", columns);
+    const lines = Array.from(comparison.shown(), (index) => ({
+      index,
+      x: Array.from(bands[index].at, (place) => data.axes[axis][index][place]),
+      mean: bands[index].mean,
+      half: bands[index].half_width,
+    }));
+    page.bands(name, lines);
     page.plot(name).below[0].axis_label = comparison.axes()[axis][1];
   }
 };
@@ -58,7 +39,7 @@ comparison.drawDifferences = () => {
     columns.mean.push(mean);
     columns.low.push(mean - (half ?? 0));
     columns.high.push(mean + (half ?? 0));
-    columns.colour.push(comparison.style(index).colour);
+    columns.colour.push(page.style(index).colour);
     rows.push([comparison.name(index), said]);
   }
   page.fill("differences", "pairs", columns);
@@ -74,13 +55,7 @@ comparison.drawDifferences = () => {
     );
 };
 
-comparison.name = (index) => {
-  const name = page.element("span", undefined, {class: "variation"});
-  const mark = page.element("span", `${index + 1}`, {class: "mark"});
-  mark.style.borderColor = comparison.style(index).colour;
-  name.append(mark, ` ${comparison.data.variations[index]}`);
-  return name;
-};
+comparison.name = (index) => page.mark(index, comparison.data.variations[index]);
 
 comparison.drawTable = () => {
   const {data, sorted} = comparison;
@@ -106,33 +81,14 @@ comparison.drawTable = () => {
   page.byId("table").replaceChildren(table);
 };
 
-comparison.drawVariations = () => {
-  const place = page.byId("variations");
-  place.replaceChildren(
-    ...comparison.data.variations.map((_, index) => {
-      const line = page.element("div", undefined, {class: "choice"});
-      const text = page.element("label");
-      const box = page.element("input", undefined, {type: "checkbox"});
-      box.checked = true;
-      box.addEventListener("change", () => {
-        if (box.checked) comparison.hidden.delete(index);
-        else comparison.hidden.add(index);
-        comparison.drawCurves();
-        comparison.drawDifferences();
-      });
-      text.append(box, comparison.name(index));
-      line.append(text, " runs:");
-      for (const [seed, directory, there] of comparison.data.runs[index]) {
-        if (there) {
-          const link = page.element("a", `seed ${seed}`);
-          link.href = `./${directory.split("/").map(encodeURIComponent).join("/")}/page.html`;
-          line.append(" ", link);
-        } else line.append(` seed ${seed} (pmafl view ${directory})`);
-      }
-      return line;
-    }),
-  );
-};
+// Links to the pages of a variation's runs.
+comparison.runs = (index) =>
+  comparison.data.runs[index].flatMap(([seed, directory, there]) => {
+    if (!there) return [` seed ${seed} (pmafl view ${directory})`];
+    const link = page.element("a", `seed ${seed}`);
+    link.href = `./${directory.split("/").map(encodeURIComponent).join("/")}/page.html`;
+    return [" ", link];
+  });
 
 comparison.open = async (data) => {
   comparison.data = data;
@@ -157,7 +113,11 @@ comparison.open = async (data) => {
     },
   );
   page.prepare(data.figures);
-  comparison.drawVariations();
+  const redraw = () => {
+    comparison.drawCurves();
+    comparison.drawDifferences();
+  };
+  page.choices("variations", data.variations, comparison.hidden, redraw, comparison.runs);
   comparison.drawCurves();
   comparison.drawDifferences();
   comparison.drawTable();

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bokeh.models import BasicTicker, HoverTool, PrintfTickFormatter, Range1d, Span
+from bokeh.models import BasicTicker, PrintfTickFormatter, Range1d, Span
 
 from pmafl import comparison
 from pmafl.comparison import METRICS, Estimate, Job, Row, estimate, label, present_metrics, show
@@ -47,7 +47,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
     if len(whole) < len({job.variation for job in jobs}) or len(done) < len(jobs):
         notes.append(f"{len(done)} of {len(jobs)} runs are finished; variations that lack some are left out.")
     curves, axes = _curves(list(whole.values()))
-    drawn = {name: _curve(name) for name in curves}
+    drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves}
     drawn["differences"] = _differences()
     data = {
         "name": directory.resolve().name,
@@ -139,17 +139,6 @@ def _interval(values: Array) -> dict[str, Array]:
         "mean": np.array([each.mean for each in found], dtype=np.float64),
         "half_width": np.nan_to_num(np.array([each.half_width for each in found], dtype=np.float64)),
     }
-
-
-def _curve(name: str) -> Any:
-    title, unit, _ = CURVES[name]
-    drawing = figures.blank(name, title, "round", unit, 320)
-    data = figures.source("curves", "xs", "ys", "bands_x", "bands_y", "colour", "dash", "number")
-    drawing.patches("bands_x", "bands_y", source=data, fill_color="colour", fill_alpha=0.18, line_alpha=0)
-    lines = drawing.multi_line("xs", "ys", source=data, line_color="colour", line_dash="dash", line_width=2.5)
-    tooltips = [("variation", "@number"), ("", "$data_x{0.[00]}"), ("", "$data_y{0.[0000]}")]
-    drawing.add_tools(HoverTool(renderers=[lines], tooltips=tooltips))
-    return drawing
 
 
 def _differences() -> Any:

@@ -18,6 +18,7 @@ from pmafl.page.packing import as_text, pack
 SCRIPTS = {
     "run": ("run-data.js", "run-round.js", "run-story.js", "run.js"),
     "comparison": ("comparison.js",),
+    "results": ("results.js",),
 }
 PAGE = """<!doctype html>
 <html lang="en">

@@ -218,6 +218,18 @@ def _again(data: ColumnDataSource) -> ColumnDataSource:
     return source(str(data.name), *data.data)
 
 
+def bands(name: str, title: str, y: str) -> Figure:
+    """Lines with intervals around them, as many as there are; `page.bands` fills them."""
+    drawing = blank(name, title, "round", y, 320)
+    data = source("curves", "xs", "ys", "bands_x", "bands_y", "colour", "dash", "number")
+    drawing.patches("bands_x", "bands_y", source=data, fill_color="colour", fill_alpha=0.18, line_alpha=0)
+    style: dict[str, Any] = {"line_color": "colour", "line_dash": "dash", "line_width": 2.5}
+    lines = drawing.multi_line("xs", "ys", source=data, **style)
+    tooltips = [("line", "@number"), ("", "$data_x{0.[00]}"), ("", "$data_y{0.[0000]}")]
+    drawing.add_tools(HoverTool(renderers=[lines], tooltips=tooltips))
+    return drawing
+
+
 def distribution(name: str, title: str, x: str, colour: str) -> Figure:
     """How many devices have how much of something."""
     drawing = blank(name, title, x, "devices")

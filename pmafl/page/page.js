@@ -203,6 +203,61 @@ const page = {
       );
   },
 
+  // Eight colours that everyone can tell apart, each with four kinds of line.
+  style(index) {
+    const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#888888", "#B8A800"];
+    const dashes = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
+    const dash = dashes[Math.floor(index / colours.length) % dashes.length];
+    return {colour: colours[index % colours.length], dash};
+  },
+
+  // Lines with intervals around them: for each its number, places, means and half-widths.
+  bands(name, lines) {
+    const columns = {xs: [], ys: [], bands_x: [], bands_y: [], colour: [], dash: [], number: []};
+    for (const {index, x, mean, half} of lines) {
+      const {colour, dash} = page.style(index);
+      const low = x.map((_, i) => mean[i] - (half[i] || 0));
+      const high = x.map((_, i) => mean[i] + (half[i] || 0));
+      columns.xs.push(x);
+      columns.ys.push(Array.from(mean));
+      columns.bands_x.push([...x, ...[...x].reverse()]);
+      columns.bands_y.push([...low, ...high.reverse()]);
+      columns.colour.push(colour);
+      columns.dash.push(dash);
+      columns.number.push(index + 1);
+    }
+    page.fill(name, "curves", columns);
+  },
+
+  // The number of a line in a box of its colour, and its name.
+  mark(index, name) {
+    const whole = page.element("span");
+    const mark = page.element("span", `${index + 1}`, {class: "mark"});
+    mark.style.borderColor = page.style(index).colour;
+    whole.append(mark, ` ${name}`);
+    return whole;
+  },
+
+  // A box for each line, to show and hide it.
+  choices(id, names, hidden, changed, more = () => []) {
+    page.byId(id).replaceChildren(
+      ...names.map((name, index) => {
+        const line = page.element("div", undefined, {class: "choice"});
+        const text = page.element("label");
+        const box = page.element("input", undefined, {type: "checkbox"});
+        box.checked = !hidden.has(index);
+        box.addEventListener("change", () => {
+          if (box.checked) hidden.delete(index);
+          else hidden.add(index);
+          changed();
+        });
+        text.append(box, page.mark(index, name));
+        line.append(text, ...more(index));
+        return line;
+      }),
+    );
+  },
+
   notes(lines) {
     const place = page.byId("notes");
     place.hidden = !lines.length;

@@ -2,13 +2,15 @@
 
 import re
 import shutil
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 import pmafl
-from pmafl.page import write_run_page
+from pmafl import comparison
+from pmafl.page import address_of, open_server, write_page, write_run_page
 from tests.page.pages import SMALL, small_run
 
 pytestmark = pytest.mark.browser
@@ -27,19 +29,26 @@ def chromium():
 
 
 @contextmanager
-def opened(chromium, path, width=1400, look="light"):
-    """A page that is drawn. Errors in its console and requests that leave its file fail the test."""
+def opened(chromium, address, width=1400, look="light"):
+    """A page that is drawn. Errors in its console and requests that leave its file fail the test.
+
+    A live page has an address; it may ask the server that it came from, even where nobody answers.
+    """
+    live = isinstance(address, str)
+    address = address if live else address.resolve().as_uri()
     wrong = []
     context = chromium.new_context(
         viewport={"width": width, "height": 900}, color_scheme=look, accept_downloads=True
     )
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    if not live:
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url) if is_outside(request.url) else None)
+    inside = (address,) if live else ("file:", "data:", "blob:")
+    page.on("request", lambda request: request.url.startswith(inside) or wrong.append(request.url))
     page.on("dialog", lambda dialog: (wrong.append("a dialog opened"), dialog.dismiss()))
-    page.goto(path.resolve().as_uri())
+    page.goto(address)
     wait_for(page, "document.documentElement.dataset.ready")
     yield page
     context.close()
@@ -49,13 +58,12 @@ def opened(chromium, path, width=1400, look="light"):
 def wait_for(page, expression):
     """Until it is true. Playwright's own way evaluates text inside the page, which the page forbids."""
     limit_s = time.monotonic() + PATIENCE_MS / 1000
-    while not page.evaluate(expression):
-        assert time.monotonic() < limit_s, f"never true: {expression}"
-        page.wait_for_timeout(50)
-
-
-def is_outside(address):
-    return not address.startswith(("file:", "data:", "blob:"))
+    while time.monotonic() < limit_s:
+        with suppress(sync_api.Error):  # the page may be loading again
+            if page.evaluate(expression):
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {expression}")
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +241,65 @@ def test_a_run_before_its_first_round_shows_an_empty_page(chromium, tmp_path):
     pmafl.create_run(tmp_path / "run", pmafl.load_settings("mnist", SMALL))
     with opened(chromium, write_run_page(tmp_path / "run")) as page:
         assert page.inner_text("#happened") == "No round is done yet."
+
+
+@contextmanager
+def served(directory, port=None):
+    server = open_server(directory, port)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_live_page_grows_and_survives_a_kill(chromium, run_directory, tmp_path):
+    lines = (run_directory / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    pmafl.create_run(tmp_path / "run", pmafl.load_settings("mnist", SMALL))
+    records = tmp_path / "run" / "rounds.jsonl"
+    have = "typeof run !== 'undefined' && document.documentElement.dataset.ready && run.part.frames.length"
+    with served(tmp_path / "run") as server, opened(chromium, address_of(server)) as page:
+        port = server.server_port
+        for count in (1, 2, 4):
+            records.write_bytes(b"".join(lines[:count]))
+            wait_for(page, f"({have}) === {count}")
+            wait_for(page, f"run.frame === {count - 1}")
+        wait_for(page, "document.getElementById('live').textContent === 'live: 4 of 6 rounds'")
+        server.shutdown()
+        server.server_close()
+        wait_for(page, "document.getElementById('live').textContent.includes('no answer')")
+        records.write_bytes(b"".join(lines[:3]))  # killed, and gone on from its last checkpoint
+        with served(tmp_path / "run", port):
+            wait_for(page, f"({have}) === 3")
+            records.write_bytes(b"".join(lines))
+            wait_for(page, f"({have}) === 6")
+            wait_for(page, "document.getElementById('live').textContent.includes('finished')")
+            queues = column(page, "queues", "rounds", "max_q")
+            assert queues == [row["max_queue_j"] for row in pmafl.open_run(run_directory).rows]
+
+
+def test_comparisons_sort_hide_and_lead_to_their_runs(chromium, tmp_path):
+    for job in comparison.grid("mnist", SMALL, {"policy.name": ["dual", "ocean"]}, range(2), tmp_path):
+        small_run(job.directory, **dict(job.variation), **{"run.seed": job.seed})
+    with opened(chromium, write_page(tmp_path)) as page:
+        assert len(column(page, "mean_queue_j", "curves", "xs")) == 2
+        page.locator("#variations input").first.uncheck()
+        assert column(page, "mean_queue_j", "curves", "number") == [2]
+        page.select_option("#against", "joules")
+        page.click("#table th button >> nth=0")
+        first = page.inner_text("#table tbody tr:first-child")
+        page.click("#table th button >> nth=0")
+        assert page.inner_text("#table tbody tr:first-child") != first
+        page.locator("#variations a").first.click()
+        wait_for(page, "document.documentElement.dataset.ready && typeof run !== 'undefined'")
+        assert "seed" in page.inner_text("#line")
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_comparisons_fit_phones_and_screens(chromium, tmp_path, width):
+    for job in comparison.grid("mnist", SMALL, {"policy.name": ["dual", "ocean"]}, range(1), tmp_path):
+        small_run(job.directory, **dict(job.variation), **{"run.seed": job.seed})
+    with opened(chromium, write_page(tmp_path), width, "dark") as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

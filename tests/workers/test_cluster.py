@@ -1,6 +1,7 @@
 """Workers on Ray: the same bits as in one process, also when a node goes away. Two nodes on this machine."""
 
 import builtins
+import pickle
 import sys
 import threading
 
@@ -34,7 +35,7 @@ def test_what_travels_arrives_as_it_was():
 
 def test_an_actor_does_what_this_process_does(tiny):
     world = build_world(load("mnist", tiny | CASES["ditto"]))
-    actor = Actor(origin_of(world.task, world.settings))
+    actor = Actor(pickle.loads(pickle.dumps(origin_of(world.task, world.settings), protocol=5)))
     assert actor.start() is None
     work = world.task.training(world.task.start(), [2], 0)
     parcel, error, _ = actor.do(work.kind, 1, wrap(work.shared), wrap(work.parts[0]))
