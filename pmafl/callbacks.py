@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from pmafl.errors import InputError
-from pmafl.rounds import Callback, Record
+from pmafl.rounds import ERRORS, METRICS, Callback, Record
 from pmafl.world import World
 
 SCALARS = (
-    "accuracy",
-    "loss",
-    "accuracy_std",
-    "worst_tenth_accuracy",
-    "global_accuracy",
+    *METRICS,
+    *ERRORS,
     "mean_energy_j",
     "worst_energy_j",
     "mean_queue_j",

@@ -148,8 +148,10 @@ def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tup
 def _check_uploads(world: World) -> None:
     bits, devices = np.size(world.costs.upload_bits), world.fleet.devices
     if np.ndim(world.costs.upload_bits) and bits != devices:
-        name = world.settings.learning.algorithm
-        raise InputError(f"algorithm {name!r}: gives upload sizes of {bits} devices; there are {devices}")
+        learning = world.settings.learning
+        lists = any(isinstance(value, list | tuple) for value in learning.upload_options.values())
+        blamed = "learning.upload_options" if lists else f"algorithm {learning.algorithm!r}"
+        raise InputError(f"{blamed}: gives upload sizes of {bits} devices; there are {devices}")
 
 
 def _check_deadline(world: World) -> None:

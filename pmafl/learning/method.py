@@ -29,7 +29,7 @@ from pmafl.learning.inputs import Samples
 from pmafl.learning.model import Model, build_model, operations
 from pmafl.learning.quantise import Payload
 from pmafl.learning.uploads import Uploads
-from pmafl.learning.workload import Workload, charge
+from pmafl.learning.workload import Workload, charge, uploaded_bits
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 from pmafl.streams import stream
@@ -97,7 +97,7 @@ class Method:
         self.model = build_model(learning, input_shape, classes, rng, self.device, form, split)
         self.engine = Engine(self.model, learning)
         self._keeps = bool(len(self.model.own))
-        self.form_of_data = input_shape, classes
+        self.form_of_data, self.kind_of_data = (input_shape, classes), form
         sizes = sizes_of(self.model, self.algorithm, learning)
         self.blamed = f"algorithm {learning.algorithm!r}"
         with blaming(self.blamed):
@@ -105,6 +105,7 @@ class Method:
             self._server, self.memory = self._own("the server", server), self._own("a device", memory)
             self._received = (self.algorithm.downloads or self.algorithm.uploads)(*sizes)
             uploaded = self.algorithm.uploads(*sizes)
+            uploaded_bits(learning, self.algorithm, *sizes)  # what is wrong with its sizes is said here
             self._uploaded = {name: np.asarray(size) for name, size in uploaded.items()}
             checking.names_and_sizes(self._server, self._received, self._uploaded)
             self.memory = self._with_residuals(self._with_buffers(self.memory))

@@ -14,27 +14,27 @@ from torch import Tensor, nn
 
 from pmafl.learning import networks
 from pmafl.learning.architecture import Architecture, find_network
+from pmafl.learning.method import Method
 from pmafl.learning.model import build_module, example
-from pmafl.settings import LearningSettings
 from pmafl.streams import stream
 
 CODE = "network.py"  # what the file with pmafl's own networks is called elsewhere
 
 
-def fresh_module(
-    learning: LearningSettings, shape: tuple[int, ...], classes: int, seed: int, values: Mapping[str, Tensor]
-) -> nn.Module:
-    """The network that the settings name, as it was written, with these values, ready to be used."""
-    module = build_module(learning, shape, classes, stream(seed, "weights"))
+def fresh_module(method: Method, seed: int, values: Mapping[str, Tensor]) -> nn.Module:
+    """The network of a method, as it was written, with these values, ready to be used."""
+    rng = stream(seed, "weights")
+    module = build_module(method.learning, *method.form_of_data, rng, method.kind_of_data)
     module.load_state_dict(values)
     return module.eval()
 
 
-def recipe(learning: LearningSettings, shape: tuple[int, ...], classes: int) -> dict[str, Any]:
+def recipe(method: Method) -> dict[str, Any]:
     """The function that builds the network, where its code is, and what to call it with.
 
     `code` is a file beside the description (`code_of_networks`), or a module of the user's own.
     """
+    learning, (shape, classes) = method.learning, method.form_of_data
     build = find_network(learning.model)
     made = build(shape, classes, **learning.model_options)
     if isinstance(made, Architecture):
@@ -55,12 +55,12 @@ def code_of_networks() -> str:
     return Path(networks.__file__).read_text(encoding="utf-8")
 
 
-def as_onnx(module: nn.Module, shape: tuple[int, ...]) -> bytes:
+def as_onnx(module: nn.Module, method: Method) -> bytes:
     """A network with any number of samples as its input ``x``, and their scores as its output ``scores``."""
     with redirect_stdout(io.StringIO()):  # it talks about its progress
         program = torch.onnx.export(
             module,
-            (example(shape, 2),),
+            (example(method.form_of_data[0], 2, method.model.vocabulary),),
             dynamo=True,
             input_names=["x"],
             output_names=["scores"],

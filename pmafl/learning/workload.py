@@ -87,7 +87,7 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
-        sent = _total([upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()])
+        sent = uploaded_bits(learning, algorithm, split, parameters)
         downloads = (algorithm.downloads or algorithm.uploads)(split, parameters)
         received = _total([RECEIVED_BITS * np.asarray(size) for size in downloads.values()])
     if learning.upload_bits:  # of a model that nobody trains here: as much is received
@@ -99,6 +99,11 @@ def charge(
         download_bits=received,
         tuning_iterations=algorithm.tuning_iterations,
     )
+
+
+def uploaded_bits(learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int) -> Any:
+    """All that a device uploads in a round, in bits; an array where it differs by device."""
+    return _total([upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()])
 
 
 def _total(bits: Sequence[Any]) -> Any:

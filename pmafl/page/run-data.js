@@ -44,7 +44,8 @@ run.take = (part) => {
 };
 
 run.round = () => run.part.frames[run.frame] ?? 0;
-run.energy = (entry) => run.part.turns.compute_energy_j[entry] + run.part.turns.upload_energy_j[entry];
+run.energy = (entry) =>
+  run.part.turns.compute_energy_j[entry] + run.part.turns.upload_energy_j[entry] + run.part.turns.awake_energy_j[entry];
 
 // Queue, energy and turns of all devices after a round. The queues follow q <- max(q + E - budget, 0).
 run.after = (frame) => {

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
-from pmafl.rounds import State, round_problem, start
+from pmafl.rounds import State, energy_of, round_problem, start
 from pmafl.runs import FEDERATION, Run
 from pmafl.scheduling import Decision, left_out, queues
 from pmafl.settings import Settings
@@ -42,7 +42,14 @@ SCALARS = (
     "worst_tenth_accuracy",
     "global_accuracy",
 )
-TURNS = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
+TURNS = (
+    "bandwidth_share",
+    "compute_time_s",
+    "upload_time_s",
+    "compute_energy_j",
+    "upload_energy_j",
+    "awake_energy_j",
+)
 
 Row = Mapping[str, Any]
 
@@ -113,7 +120,7 @@ class Story:
         report = self._devices.report(index)
         scheduled = np.array(row["scheduled"], dtype=np.intp)
         energy_j = np.zeros(self._turns.size)
-        energy_j[scheduled] = np.add(row["compute_energy_j"], row["upload_energy_j"])
+        energy_j[scheduled] = energy_of(row)
         wants_words = steps.within(steps.reasons, index, rounds)
         problem = self._problem(report) if self.counts_energy else None
         if wants_words:
@@ -147,7 +154,8 @@ class Story:
         self, index: int, row: Row, scheduled: NDArray[np.intp], problem: RoundProblem | None, batch: _Batch
     ) -> None:
         kept = self._place[scheduled] >= 0
-        columns = {name: np.array(row[name], dtype=np.float64) for name in TURNS}
+        nothing = [0.0] * scheduled.size
+        columns = {name: np.array(row.get(name) or nothing, dtype=np.float64) for name in TURNS}
         columns |= {"frequency_hz": np.zeros(scheduled.size), "power_w": np.zeros(scheduled.size)}
         if problem is not None and scheduled.size:
             compute_s, upload_s = columns["compute_time_s"], columns["upload_time_s"]

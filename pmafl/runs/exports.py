@@ -48,7 +48,7 @@ def export(
     models, written = Models(run, rounds), []
     about = describe(run, models)
     wanted: Sequence[int | None] = devices or [None]
-    content = {device: _content(models, device, form, models.form_of_data[0]) for device in wanted}
+    content = {device: _content(models, device, form) for device in wanted}
     files.make_folder(out)
     for device, data in content.items():
         name = f"{'model' if device is None else f'device-{device}'}.{form}"
@@ -67,12 +67,12 @@ def describe(run: Run, models: Models) -> dict[str, Any]:
 
     task, settings = run.world.task, run.settings
     assert task is not None, "who has models has data"
-    made = recipe(settings.learning, *models.form_of_data)
+    made = recipe(models.method)
     return {
         "algorithm": settings.learning.algorithm,
         "rounds": models.rounds,
         "network": {**made, "folders": list(settings.run.plugin_path)},
-        "inputs": inputs(task.dataset, settings, tokens=bool(task.method.model.vocabulary)),
+        "inputs": inputs(task.dataset, settings, tokens=bool(models.method.model.vocabulary)),
         "classes": list(task.dataset.class_names),
         **(outputs(task.dataset) if task.dataset.regression else {}),
         "models": [],
@@ -85,36 +85,36 @@ def outputs(dataset: Dataset) -> dict[str, Any]:
     return {"outputs": {"mean": list(dataset.target_mean), "std": list(dataset.target_std)}}
 
 
-def inputs(dataset: Dataset, settings: Settings, tokens: bool = False) -> dict[str, Any]:
-    """From a stored sample to an input: divided, then minus the mean, over the deviation, per channel.
+def inputs(dataset: Dataset, settings: Settings, tokens: bool) -> dict[str, Any]:
+    """From stored samples to inputs: divided, then minus the mean, over the deviation, along an axis.
 
-    Channels are along `axis` of a batch. Token ids are inputs as they are.
+    Token ids stay as they are.
     """
     as_bytes = dataset.x_test.dtype == np.uint8
     standardised = settings.data.inputs == "standardised" and not tokens
     return {
         "shape": list(dataset.input_shape),
-        "axis": dataset.channel_axis,
-        **({"tokens": True} if tokens else {}),
+        "tokens": tokens,
         "divided_by": 255.0 if as_bytes else 1.0,
+        "axis": dataset.channel_axis,
         "mean": np.asarray(dataset.mean, float).tolist() if standardised else None,
         "std": np.asarray(dataset.std, float).tolist() if standardised else None,
     }
 
 
-def _content(models: Models, device: int | None, form: Format, shape: tuple[int, ...]) -> bytes:
+def _content(models: Models, device: int | None, form: Format) -> bytes:
     if form == "onnx":
         from pmafl.learning.rebuild import as_onnx
 
-        return as_onnx(models.module(device), shape)
+        return as_onnx(models.module(device), models.method)
     from safetensors.torch import save
 
     return save(models.state_dict(device))
 
 
 def _score(run: Run, rounds: int, device: int | None) -> dict[str, float | None]:
-    """Accuracy and loss that the run recorded for a model; None where it was not tested then."""
-    nothing: dict[str, float | None] = {"accuracy": None, "loss": None}
+    """What the run recorded for a model, of predicted values the error; None where it was not tested."""
+    nothing: dict[str, float | None] = {"accuracy": None, "error": None, "loss": None}
     if device is None:
         row = run.rows[rounds - 1] if rounds else {}
         return {name: row.get(name) for name in nothing}
@@ -123,6 +123,6 @@ def _score(run: Run, rounds: int, device: int | None) -> dict[str, float | None]
     except FileNotFoundError:
         return nothing
     for row in rows[rows["round"] == rounds - 1]:
-        values = {name: float(row[name][device]) for name in nothing}
-        return {name: value if np.isfinite(value) else None for name, value in values.items()}
+        values = {name: float(row[name][device]) for name in nothing if name in row.dtype.names}
+        return nothing | {name: value for name, value in values.items() if np.isfinite(value)}
     return nothing

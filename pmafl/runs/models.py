@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from math import isclose
 from typing import TYPE_CHECKING
 
 from pmafl.errors import InputError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pmafl.learning.method import LearningState, Method
 
-SAME_ACCURACY = 1e-9  # what the order of a sum over devices may change
+SAME_LOSS = 1e-9  # but for the order of a sum over devices
 
 
 class Models:
@@ -30,17 +31,17 @@ class Models:
     Attributes:
         rounds: how many rounds they were trained for.
         together: whether all devices have one model.
-        form_of_data: shape of a sample, and number of classes.
+        method: the algorithm and the network.
     """
 
     def __init__(self, run: Run, rounds: int | None = None) -> None:
         self._run, world = run, run.world
         if world.method is None:
             raise InputError(f"{run.directory} is a run without learning: it has no models")
-        self._method: Method = world.method
-        self.form_of_data = self._method.form_of_data
-        self.together = self._method.common == len(self._method.model.whole)
-        if self._method.memory and (run.directory / FEDERATION).is_file():
+        self.method: Method = world.method
+        self.together = self.method.common == len(self.method.model.whole)
+        remembers = self.method.memory or self.method.algorithm.tune  # what only a device can do
+        if remembers and (run.directory / FEDERATION).is_file():
             raise InputError(
                 f"{run.directory} is a federation's run: its devices keep their parts of the models"
             )
@@ -53,16 +54,16 @@ class Models:
             raise InputError(f"{self._run.directory}: every device has a model of its own; say which device")
         if device is not None and not 0 <= device < devices:
             raise InputError(f"device {device}: there are devices 0 to {devices - 1}")
-        method = self._method
-        held = method.memory if device is None else method.held(self._state, device)
-        return method.model.state_dict(method.personal(self._state.server, held))
+        method, task = self.method, self._run.world.task
+        if device is None or task is None:
+            return method.model.state_dict(method.personal(self._state.server, method.memory))
+        return method.model.state_dict(task.tested(self._state, device))
 
     def module(self, device: int | None = None) -> nn.Module:
         """The model of a device as a module of its own, ready to be used."""
         from pmafl.learning.rebuild import fresh_module
 
-        settings, values = self._run.settings, self.state_dict(device)
-        return fresh_module(settings.learning, *self.form_of_data, settings.run.seed, values)
+        return fresh_module(self.method, self._run.settings.run.seed, self.state_dict(device))
 
     def _find(self, rounds: int | None) -> tuple[int, LearningState]:
         run = self._run
@@ -95,12 +96,12 @@ class Models:
         with _threads(threads):
             for row in run.rows[:rounds]:
                 state = task.advance(state, row["scheduled"], row["round"])
-        recorded = run.rows[rounds - 1]["accuracy"] if rounds else None
+        recorded = run.rows[rounds - 1]["loss"] if rounds else None
         if recorded is None:
             return state
-        if abs((now := task.evaluate(state).accuracy) - recorded) > SAME_ACCURACY:
+        if not isclose(now := task.evaluate(state).loss, recorded, rel_tol=SAME_LOSS):
             raise InputError(
-                f"{run.directory}: trained again, round {rounds} has accuracy {now:.6f} "
+                f"{run.directory}: trained again, round {rounds} has a loss of {now:.6f} "
                 f"and not the {recorded:.6f} of the record; it needs the machine and versions of the run"
             )
         return state

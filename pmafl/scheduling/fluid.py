@@ -49,8 +49,9 @@ FIRST_BAND_PRICE = 10.0  # in mean devices' samples: where its search starts
 BLOCK, CELLS = 8192, 16384  # devices, and devices times levels, at a time
 MOST_THREADS = 8  # each has a block in memory
 SAMPLES = (250, 4_000, 60_000)  # devices that the price of the band is first sought with
-# With so many devices, at so many levels, prices are first sought with so many of the levels taken together.
-MANY, MANY_LEVELS, TOGETHER = 4_001, 16, 4
+# With so many devices, so many times those of whom prices are known, at so many levels, prices are first
+# sought with so many of the levels taken together.
+MANY, SPARSE, MANY_LEVELS, TOGETHER = 4_001, 4, 16, 4
 # The searches end after such steps of Newton's method on logarithms: what they leave is of second order.
 PRICE_STEP, BAND_STEP = 1e-3, 1e-3
 CLOSE = 3e-3  # miss of the log of a price from which one more step need not be looked at
@@ -133,7 +134,8 @@ def plan(
 
         tell(0.0)
         weight = weight * copies[order[sample]]
-        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell)
+        roughly_first = size >= max(MANY, SPARSE * place.size)
+        log_price, log_band = fleet.balance(order[sample], weight, guess, log_band, tell, roughly_first)
         place = sample.astype(np.float64)
     progress(1.0)
     energy_price = np.empty(problem.devices)
@@ -210,7 +212,13 @@ class _Fleet:
         return fleet
 
     def balance(
-        self, device: Index, weight: Array, log_price: Array, log_band: float, progress: Progress
+        self,
+        device: Index,
+        weight: Array,
+        log_price: Array,
+        log_band: float,
+        progress: Progress,
+        roughly_first: bool,
     ) -> tuple[Array, float]:
         """Prices at which the devices, each taken `weight` times, use up their budgets and the band.
 
@@ -218,7 +226,7 @@ class _Fleet:
         """
         log_price, response = log_price.copy(), np.zeros(device.size)
         seen, passes = log_band, 0
-        coarse = self.coarse() if device.size >= MANY and self.factor.size >= MANY_LEVELS else None
+        coarse = self.coarse() if roughly_first and self.factor.size >= MANY_LEVELS else None
 
         def residual(log_band: Array) -> tuple[Array, Array]:
             nonlocal seen, passes

@@ -1,9 +1,13 @@
 """Uploads: what they send, what they lose, and what is charged for them."""
 
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import pmafl
 from pmafl.errors import InputError
 from pmafl.learning.method import RESIDUAL, LearningState
 from pmafl.learning.uploads import UPLOADS, BadMessage, Uploads
@@ -216,3 +220,12 @@ def test_a_wrong_upload_is_one_clear_line(changes, said):
 
 def test_every_upload_is_tried_here():
     assert {name for name, _ in WAYS} == set(UPLOADS)
+
+
+def test_the_table_of_uploads_has_every_name_and_option():
+    table = (Path(pmafl.__file__).parent.parent / "docs" / "uploads.md").read_text("utf-8")
+    rows = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
+    assert list(rows) == UPLOADS.names()
+    for name, row in rows.items():
+        for option in list(inspect.signature(UPLOADS[name]).parameters)[1:]:
+            assert f"`{option}`" in row, f"{name} has {option}"
