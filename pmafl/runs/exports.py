@@ -107,7 +107,7 @@ def _content(models: Models, device: int | None, form: Format) -> bytes:
 
 
 def _score(run: Run, rounds: int, device: int | None) -> dict[str, float | None]:
-    """Accuracy (of predicted values the error) and loss that the run recorded for a model; None where it was not tested then."""
+    """What the run recorded for a model, of predicted values the error; None where it was not tested."""
     nothing: dict[str, float | None] = {"accuracy": None, "error": None, "loss": None}
     if device is None:
         row = run.rows[rounds - 1] if rounds else {}
