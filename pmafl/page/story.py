@@ -6,6 +6,7 @@ as the round loop did. Where a run is too large for a page, rounds are left out 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
 from pmafl.rounds import State, round_problem, start
-from pmafl.runs import FEDERATION, Run
+from pmafl.runs import FEDERATION, Run, map_columns
 from pmafl.scheduling import Decision, left_out, queues
 from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
@@ -42,6 +43,7 @@ SCALARS = (
     "worst_tenth_accuracy",
     "global_accuracy",
 )
+ACCURACIES = ("accuracy", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
 TURNS = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
 
 Row = Mapping[str, Any]
@@ -54,14 +56,18 @@ class Steps:
     curve: int
     detail: int
     table: int
+    tests: int
     reasons: int
 
     def within(self, step: int, index: int, rounds: int) -> bool:
         return index % step == 0 or index == rounds - 1
 
 
-def choose_steps(devices: int, rounds: int, turns: int) -> Steps:
-    """Steps that keep a page small, for so many devices, rounds, and turns of devices in all of them."""
+def choose_steps(devices: int, rounds: int, turns: int, evaluate_every: int = 1) -> Steps:
+    """Steps that keep a page small, for so many devices, rounds, and turns of devices in all of them.
+
+    `tests` counts evaluated rounds, the others all rounds.
+    """
     shown = min(devices, MOST_DEVICES)
     detail = math.ceil(turns / MOST_TURNS) if turns else 1
     if detail > 1:  # then the page also needs the queues of these rounds
@@ -70,6 +76,7 @@ def choose_steps(devices: int, rounds: int, turns: int) -> Steps:
         curve=math.ceil(rounds / MOST_CURVE_POINTS),
         detail=detail,
         table=math.ceil(shown * rounds / MOST_CELLS),
+        tests=math.ceil(shown * rounds / evaluate_every / MOST_CELLS),
         reasons=math.ceil(shown * rounds / MOST_REASONS),
     )
 
@@ -93,7 +100,9 @@ class Story:
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
         self._turns = np.zeros(devices)
-        self._accuracy = np.full(devices, np.nan)
+        self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self._tests = 0
+        self._columns: NDArray[np.void] | None = None
         self._seconds = self._joules = 0.0
 
     @property
@@ -104,6 +113,8 @@ class Story:
     def tell(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The next rounds, as a page takes them."""
         batch = _Batch(self.steps.detail == 1)
+        with contextlib.suppress(FileNotFoundError):
+            self._columns = map_columns(self.run.directory)
         for row in rows:
             self._round(row, batch)
         return batch.tree()
@@ -113,7 +124,7 @@ class Story:
         report = self._devices.report(index)
         scheduled = np.array(row["scheduled"], dtype=np.intp)
         energy_j = np.zeros(self._turns.size)
-        energy_j[scheduled] = np.add(row["compute_energy_j"], row["upload_energy_j"])
+        energy_j[scheduled] = energy_of(row)
         wants_words = steps.within(steps.reasons, index, rounds)
         problem = self._problem(report) if self.counts_energy else None
         if wants_words:
@@ -129,6 +140,7 @@ class Story:
             devices={},
             learning=None,
         )
+        self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
         self._seconds += length_s(row, self.run.settings)
@@ -136,9 +148,14 @@ class Story:
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
             self._detail(index, row, scheduled, problem, batch)
-        if steps.within(steps.table, index, rounds) and not self.federation and self.counts_energy:
-            batch.gain.add(index, report.gain[self.shown])
-        self._accuracies(index, row, batch)
+        known = self._known(index)
+        if steps.within(steps.table, index, rounds) and self.counts_energy:
+            if not self.federation:
+                batch.gain.add(index, report.gain[self.shown])
+            elif known is not None:
+                batch.gain.add(index, known["channel_gain"][self.shown])
+        if known is not None:
+            self._scores(index, known, batch)
 
     def _problem(self, report: Report) -> RoundProblem:
         return round_problem(self.world, self._state, report)
@@ -148,6 +165,7 @@ class Story:
     ) -> None:
         kept = self._place[scheduled] >= 0
         columns = {name: np.array(row[name], dtype=np.float64) for name in TURNS}
+        columns["energy_j"] = energy_of(row)
         columns |= {"frequency_hz": np.zeros(scheduled.size), "power_w": np.zeros(scheduled.size)}
         if problem is not None and scheduled.size:
             compute_s, upload_s = columns["compute_time_s"], columns["upload_time_s"]
@@ -165,13 +183,23 @@ class Story:
             state = self._state.queues
             batch.states.append([v[self.shown] for v in (state.queue_j, state.spent_j, self._turns)])
 
-    def _accuracies(self, index: int, row: Row, batch: _Batch) -> None:
-        """What devices scored, where the record has it: real ones say so, one by one."""
-        if "device_accuracy" not in row or row["accuracy"] is None:
-            return
-        self._accuracy[row["scored"]] = row["device_accuracy"]
-        if self.steps.within(self.steps.table, index, self.run.settings.run.rounds):
-            batch.accuracy.add(index, self._accuracy[self.shown])
+    def _known(self, index: int) -> np.void | None:
+        """The row of an evaluated round in the file of devices."""
+        if self._columns is None:
+            return None
+        place = int(np.searchsorted(self._columns["round"], index))
+        found = place < len(self._columns) and self._columns["round"][place] == index
+        return self._columns[place] if found else None
+
+    def _scores(self, index: int, known: np.void, batch: _Batch) -> None:
+        """What devices scored, in every so many tests and in the last."""
+        if self._tests % self.steps.tests == 0 or index == self.run.settings.run.rounds - 1:
+            score = known["accuracy"][self.shown]
+            if np.isnan(score).all():
+                score = known["error"][self.shown]
+            if not np.isnan(score).all():
+                batch.accuracy.add(index, score)
+        self._tests += 1
 
     def _reasons(self, row: Row, problem: RoundProblem | None) -> list[Any]:
         """Who was left out of the round, and why: numbers of the page's devices, and a sentence for each."""
@@ -185,6 +213,12 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
+
+
+def energy_of(row: Row) -> Array:
+    """What each scheduled device spent in a round, in joules."""
+    awake_j = row.get("awake_energy_j") or 0.0
+    return np.asarray(np.add(row["compute_energy_j"], row["upload_energy_j"]) + awake_j, np.float64)
 
 
 def length_s(row: Row, settings: Settings) -> float:
@@ -247,7 +281,7 @@ class _Batch:
         self.counts: list[int] = []
         self.device: list[NDArray[np.intp]] = []
         self.columns: dict[str, list[Array]] = {
-            name: [] for name in (*TURNS, "frequency_hz", "power_w", "train_loss")
+            name: [] for name in (*TURNS, "energy_j", "frequency_hz", "power_w", "train_loss")
         }
         self.failed: dict[int, list[int]] = {}
         self.states: list[list[Array]] = []
@@ -256,6 +290,8 @@ class _Batch:
 
     def point(self, index: int, seconds: float, joules: float, row: Row) -> None:
         values = {name: row.get(name) for name in SCALARS}
+        if row.get("error") is not None:  # where values are predicted, errors stand for accuracies
+            values |= {name: row[name.replace("accuracy", "error")] for name in ACCURACIES}
         values |= {"round": index, "seconds": seconds, "joules": joules, "scheduled": len(row["scheduled"])}
         for name, value in values.items():
             self.points[name].append(math.nan if value is None else float(value))

@@ -13,6 +13,7 @@ from pmafl.page import story, write_page, write_run_page
 from pmafl.page.packing import pack
 from pmafl.page.run import run_page
 from pmafl.page.story import choose_steps
+from pmafl.runs.columns import dtype_for
 from tests.page.pages import SMALL, data_of, small_run, unpack
 
 HOSTILE = "<script>alert(1)</script>"
@@ -138,6 +139,7 @@ def test_steps_keep_a_page_within_its_limits(devices, rounds):
         assert rounds / steps.curve <= story.MOST_CURVE_POINTS
         assert turns / steps.detail <= story.MOST_TURNS
         assert devices * rounds / steps.table <= story.MOST_CELLS
+        assert devices * rounds / steps.tests <= story.MOST_CELLS
         assert devices * rounds / steps.reasons <= story.MOST_REASONS
     assert choose_steps(100, 100, 2000).detail == 1
 
@@ -163,6 +165,25 @@ def test_learning_without_a_cell_has_a_page_without_energies(tmp_path):
     assert "division" not in data["head"]["figures"]
     assert np.isnan(data["part"]["points"]["seconds"]).all()
     assert len(data["part"]["reasons"][0][1][1]) == 13
+
+
+def test_accuracies_are_those_of_the_file_of_devices(tmp_path):
+    """Which is here written as the run would: a run that learns takes too long for this."""
+    directory = small_run(tmp_path / "run")
+    accuracy = np.random.default_rng(0).uniform(size=(3, 15))
+    rows = np.zeros(3, dtype_for(15))
+    rows["round"], rows["accuracy"] = [1, 3, 5], accuracy
+    np.save(directory / "devices.npy", rows)
+    table = data_of(write_run_page(directory).read_text("utf-8"))["part"]["accuracy"]
+    assert table["rounds"].tolist() == [1, 3, 5]
+    np.testing.assert_allclose(table["values"].reshape(3, 15), accuracy, rtol=1e-6)
+
+
+def test_energy_of_being_awake_counts():
+    row = {"compute_energy_j": [1.0, 2.0], "upload_energy_j": [0.5, 0.5]}
+    assert story.energy_of(row).tolist() == [1.5, 2.5]
+    assert story.energy_of(row | {"awake_energy_j": [1.0, 0.0]}).tolist() == [2.5, 2.5]
+    assert story.energy_of({"compute_energy_j": [], "upload_energy_j": []}).tolist() == []
 
 
 def test_view_writes_the_page_and_says_where(run_directory, monkeypatch):
