@@ -197,7 +197,7 @@ def test_view_writes_the_page_and_says_where(run_directory, monkeypatch):
 
 
 def test_what_is_nothing_to_look_at_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="no run directory"):
+    with pytest.raises(InputError, match="nothing to look at"):
         write_page(tmp_path)
 
 
