@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColorBar, HoverTool, LinearColorMapper
+from bokeh.models import ColorBar, HoverTool, LinearColorMapper, NumeralTickFormatter
 from bokeh.palettes import Cividis256
 
 from pmafl import files
@@ -69,9 +69,8 @@ def plan_data(path: Path) -> dict[str, Any]:
             "slack": [[str(name), float(part)] for name, part in detail["goals_hold_down_to"].items()],
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{path!s:.200} is no plan, as pmafl plan --json writes it ({type(error).__name__}: {error!s:.100})"
-        ) from None
+        what = f"{type(error).__name__}: {error!s:.90}"
+        raise InputError(f"{path!s:.200} is no plan, as pmafl plan --json writes it ({what})") from None
     measures = [name for name in MEASURES if any(c["measures"][name] is not None for c in choices)]
     return {
         **data,
@@ -118,6 +117,8 @@ def _front() -> Any:
     points = [drawn["beaten by another"][0], drawn["unbeaten"][0]]
     drawing.add_tools(HoverTool(renderers=points, tooltips=[("", "@said"), ("", "@x"), ("", "@y")]))
     figures.legend(drawing, drawn)
+    for axis in (drawing.xaxis, drawing.yaxis):
+        axis.formatter = NumeralTickFormatter(format="0,0.[0000]")
     return drawing
 
 
