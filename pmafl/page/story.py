@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from pmafl.devices import Report, SimulatedDevices
 from pmafl.rounds import State, round_problem, start
 from pmafl.runs import FEDERATION, Run, map_columns
-from pmafl.scheduling import Decision, left_out, queues
+from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
 from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
+from pmafl.world import outlook
 
 MOST_DEVICES = 20_000  # on the map
 MOST_CURVE_POINTS = 5_000  # more than a screen has pixels across
@@ -101,6 +102,7 @@ class Story:
         self._state: State = start(self.world)
         self._turns = np.zeros(devices)
         self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
         self._tests = 0
         self._columns: NDArray[np.void] | None = None
         self._seconds = self._joules = 0.0
@@ -127,10 +129,11 @@ class Story:
         energy_j[scheduled] = energy_of(row)
         wants_words = steps.within(steps.reasons, index, rounds)
         problem = self._problem(report) if self.counts_energy else None
-        if wants_words:
-            batch.reasons.append([index, self._reasons(row, problem)])
         delivered = np.isin(np.arange(self._turns.size), scheduled)
         delivered[row["failed"]] = False
+        priced = self._priced(row, problem, Outcome(delivered, energy_j, np.full(energy_j.size, np.nan)))
+        if wants_words:
+            batch.reasons.append([index, self._reasons(row, priced)])
         self._state = State(
             round=index + 1,
             queues=queues.advance(self._state.queues, energy_j, self.world.fleet.budget_j),
@@ -200,6 +203,17 @@ class Story:
             if not np.isnan(score).all():
                 batch.accuracy.add(index, score)
         self._tests += 1
+
+    def _priced(self, row: Row, problem: RoundProblem | None, outcome: Outcome) -> RoundProblem | None:
+        """The problem at the policy's own prices, if it has any: they are followed from round to round."""
+        policy, name = self.world.policy, self.run.settings.policy.name
+        if problem is None or self.federation or not policy.has_prices:
+            return problem
+        if self._remembered is None:
+            self._remembered = begin(policy, outlook(self.world), name)
+        before = self._remembered
+        self._remembered = tell(policy, before, problem, _decision(row, problem), outcome, name)
+        return policy.priced(problem, before)
 
     def _reasons(self, row: Row, problem: RoundProblem | None) -> list[Any]:
         """Who was left out of the round, and why: numbers of the page's devices, and a sentence for each."""

@@ -90,6 +90,15 @@ def test_everyone_was_scheduled_or_has_a_reason(page_data):
         assert all(sentences)
 
 
+def test_reasons_of_a_policy_with_prices_are_its_own(tmp_path):
+    directory = small_run(tmp_path / "run", **{"policy.name": "steady"})
+    reasons = data_of(write_run_page(directory).read_text("utf-8"))["part"]["reasons"]
+    sentences = [sentence for _, (_, sentences) in reasons for sentence in sentences]
+    assert sentences
+    priced = [sentence for sentence in sentences if not sentence.startswith("was not chosen")]
+    assert len(priced) > len(sentences) / 2
+
+
 def test_a_page_loads_nothing_and_is_small(run_directory):
     html = (run_directory / "page.html").read_text("utf-8")
     assert "default-src 'none'" in html
