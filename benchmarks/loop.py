@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from pmafl import rounds, runs, world
 from pmafl.learning.method import Combining
 from pmafl.learning.task import LearningTask
+from pmafl.runs import execution
 from pmafl.runs.checkpoints import Checkpoints
 from pmafl.scheduling import Policy
 from pmafl.settings import load
@@ -57,13 +58,13 @@ def main() -> None:
     LearningTask.evaluate = timed("evaluation", LearningTask.evaluate)
     rounds.round_problem = timed("problem", rounds.round_problem)
     Checkpoints.save = timed("checkpoints", Checkpoints.save)
-    rounds.advance = timed("rounds", rounds.advance)
+    execution.advance = timed("rounds", execution.advance)
     world.find_policy = timed_policy(world.find_policy)
     overrides = {"policy.name": "uniform", "policy.options.count": 10, "run.rounds": count}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "run"
         runs.create(directory, load("mnist", overrides))
-        runs.execute(directory)
+        runs.execute(directory, workers=1)
     w1_s = spent_s["training"]
     own_s = (
         spent_s["rounds"]

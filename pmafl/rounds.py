@@ -83,7 +83,8 @@ class Record:
     run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
-    together. `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
+    together. `awake_energy_j`, of receiving and circuits, is left out where that costs nobody anything.
+    `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
     `error` and its like are the mean absolute error, and there are no accuracies; elsewhere they are not in
     the file. `notes` are what only some devices can tell; in the file they stand beside the others.
     `per_device` has an array for each of `DEVICE_COLUMNS` in rounds that were evaluated; it has a file of its
@@ -117,6 +118,7 @@ class Record:
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
+    awake_energy_j: list[float] = field(default_factory=list)
     notes: Mapping[str, Any] = field(default_factory=dict)
     per_device: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -124,9 +126,17 @@ class Record:
         values = asdict(replace(self, per_device={}))
         del values["per_device"]
         notes: dict[str, Any] = values.pop("notes")
+        if not self.awake_energy_j:
+            del values["awake_energy_j"]
         if self.error is None:
             values = {name: value for name, value in values.items() if name not in ERRORS}
         return values | notes
+
+
+def energy_of(record: Mapping[str, Any]) -> Array:
+    """Energy in joules that each scheduled device of a recorded round spent."""
+    energy_j: Array = np.add(record["compute_energy_j"], record["upload_energy_j"])
+    return energy_j + np.array(record["awake_energy_j"]) if record.get("awake_energy_j") else energy_j
 
 
 def start(world: World) -> State:
@@ -312,6 +322,7 @@ def _record(
         failed=[device for device in devices if not outcome.delivered[device]],
         dropped=decision.dropped_devices,
         train_loss=[_finite(loss) for loss in outcome.loss[devices].tolist()] if after.learning else [],
+        awake_energy_j=decision.awake_energy_j[devices].tolist() if decision.awake_energy_j.any() else [],
     )
 
 

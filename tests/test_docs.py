@@ -52,7 +52,7 @@ def assert_going_on_is_the_same(settings, middle):
 
 
 def test_every_example_is_short_and_has_its_command():
-    assert set(FILES) == {"my_policies", "my_turns", "my_algorithms", "my_channels"}
+    assert set(FILES) == {"my_policies", "my_turns", "my_algorithms", "my_uploads", "my_channels"}
     assert all(len(code.strip().splitlines()) <= 30 for code in FILES.values())
     assert len(COMMANDS) == len(FILES)
 
@@ -83,6 +83,15 @@ def test_the_algorithm_keeps_a_model_of_each_devices_own(tiny):
     assert build_world(settings).costs == replace(
         plain.costs, charged_iterations=2 * plain.costs.charged_iterations
     )
+
+
+def test_the_upload_is_charged_and_its_residual_goes_on(tiny):
+    settings = load("mnist", tiny | {"policy.name": "all"} | overrides("my_uploads"))
+    states, records = assert_going_on_is_the_same(settings, 2)
+    world = build_world(settings)
+    assert world.costs.upload_bits == 8 * world.method.upload_sizes(0)["extractor"] + 32
+    assert all(held["residual-extractor"].any() for held in states[-1].learning.devices.values())
+    assert records[-1].loss < records[0].loss
 
 
 def test_the_channel_has_the_mean_it_says_and_stays_for_a_while():

@@ -38,6 +38,12 @@ def run(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
+    wandb: Annotated[
+        str | None, typer.Option(metavar="PROJECT", help="Also log to Weights & Biases (extra: wandb).")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="EXPERIMENT", help="Also log to MLflow (extra: mlflow).")
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Serve the run's page on this machine while it goes on.")
     ] = False,
@@ -47,7 +53,7 @@ def run(
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
     from pmafl import budgets, runs
-    from pmafl.callbacks import tensorboard as log_to_tensorboard
+    from pmafl import callbacks as logs
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
     from pmafl.page import serving, write_run_page
@@ -64,7 +70,8 @@ def run(
     directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     this = runs.Run(directory)
     settings = None if resume else load(source, overrides | length)
-    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    callbacks: list[Callback] = [logs.tensorboard(tensorboard)] if tensorboard else []
+    callbacks += [log_to(place) for log_to, place in ((logs.wandb, wandb), (logs.mlflow, mlflow)) if place]
     team: Any = {"workers": workers, "engine": engine, "address": address}
     console = screen()
     try:

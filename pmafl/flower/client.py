@@ -1,6 +1,7 @@
 """The device's side: a ClientApp that answers for its profile, trains, and tests.
 
-Training uses the simulator's own functions. The new head stays on the node; what an exception says does too.
+Training uses the simulator's own functions, and one thread, as it does. The new head stays on the node; what
+an exception says does too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pmafl.flower.messages import (
     reply_to,
     weights_record,
 )
+from pmafl.learning import threads
 from pmafl.streams import stream
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def profile(message: Message, context: Context) -> Message:
 
 
 @app.train()
+@threads()
 def train(message: Message, context: Context) -> Message:
     """Train from what came and what is held here; send what the algorithm uploads, keep the rest."""
     task, order = read_task(message.content), read_order(message.content)
@@ -91,7 +94,9 @@ def train(message: Message, context: Context) -> Message:
             learning.device_samples(0),
             stream(device.settings.run.seed, "batches", task.round, device.number),
         )
-    if not is_sound({**trained.upload, **{f"held {name}": (v,) for name, v in trained.memory.items()}}):
+    sent = method.read(device.number, trained.upload)
+    held = {f"held {name}": values for name, values in trained.memory.items()}
+    if not is_sound({name: (values,) for name, values in {**sent, **held}.items()}):
         raise Diverged("training gave values that are no numbers or exploded: all stays as it was")
     if trained.memory:
         heads.save(Head(task.round, _arrays(before), _arrays(trained.memory)))
@@ -107,6 +112,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 @app.evaluate()
+@threads()
 def evaluate(message: Message, context: Context) -> Message:
     """Test the model that follows from what came and what is held here."""
     from pmafl.learning.method import LearningState

@@ -98,7 +98,8 @@ class Federation:
         assert learning is not None, "a federation learns"
         orders = {device: _order(self._world, decision, device) for device in decision.scheduled_devices}
         server = self._method.received(learning.server)
-        uploads = self._nodes.train(round_index, orders, self._profiles, server, self._method.form)
+        method = self._method
+        uploads = self._nodes.train(round_index, orders, self._profiles, server, method.form, method.read)
         for device, upload in uploads.items():  # in the order of their numbers: the same bits every time
             yield _result(device, upload)
 

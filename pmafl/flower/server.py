@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
 from pmafl.flower.federation import Federation, make_method, name_run
+from pmafl.learning import threads
 from pmafl.paths import kept
 from pmafl.rounds import Record
 from pmafl.settings import Settings, load, parse_assignment
@@ -38,6 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     logger.info("done: %s", json.dumps(summary))
 
 
+@threads()
 def run(grid: Grid, config: Mapping[str, Any]) -> dict[str, Any]:
     """Run a federation from where its directory stands to its end; return its summary."""
     directory, settings = Path(str(config["out"])).expanduser(), read_config(config)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pmafl.errors import InputError
 from pmafl.learning.autograd import Autograd
-from pmafl.learning.dense import Dense, is_dense
+from pmafl.learning.dense import Dense, dense_part
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
@@ -39,7 +39,8 @@ class Engine:
         self.batch_size = learning.batch_size
         self.first_loss: float | None = None
         precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
-        self._passes = Dense(model, precision) if is_dense(model) else Autograd(model, precision)
+        start = dense_part(model)
+        self._passes = Autograd(model, precision) if start is None else Dense(model, precision, start)
 
     def train(
         self,
@@ -61,13 +62,18 @@ class Engine:
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
-        model, groups = self.model, self._groups(part)
-        if not groups:
+        model = self.model
+        if not self._places(part):
             return weights.clone()
         model.load(weights)
         # Steps of one same batch may be made in another basis, in which only the start is a known centre.
         same_batch = not self.batch_size and correction is None and (centre is None or not proximal_weight)
-        samples = self._passes.begin(samples, part, steps=iterations if same_batch else 1)
+        # Without momentum and what is added to it, a step is the gradient of one batch and nothing else.
+        plain = not (self.momentum or proximal_weight) and correction is None
+        plain = plain and 0 < self.batch_size <= model.chunk
+        rates = (self.extractor_rate, self.predictor_rate) if plain else None
+        samples = self._passes.begin(samples, part, iterations if same_batch else 1, rates)
+        groups, gradient = self._groups(part, self._passes.left), model.gradient[: self._passes.left]
         start = model.flat.clone() if proximal_weight and centre is None else centre
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
@@ -76,7 +82,7 @@ class Engine:
             for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
-                    model.gradient.mul_(unit)
+                    gradient.mul_(unit)
                     unit = 1.0
                 if loss is not None and passed < len(samples.y):  # still in the first pass
                     self._passes.differentiate(batch, 1 / unit, one := torch.zeros_like(loss))
@@ -161,10 +167,11 @@ class Engine:
         self._passes.differentiate(self._passes.begin(samples, "all"), loss=loss)
         return float(loss), self.model.gradient.clone()
 
-    def _groups(self, part: Part) -> list[tuple[Tensor, Tensor, float]]:
-        """Parts of parameters and gradient with the rate of each."""
+    def _groups(self, part: Part, end: int) -> list[tuple[Tensor, Tensor, float]]:
+        """Parts of the first parameters, up to `end`, and of their gradient, with the rate of each."""
         model = self.model
-        return [(model.flat[place], model.gradient[place], rate) for place, rate in self._places(part)]
+        places = [(slice(place.start, min(place.stop, end)), rate) for place, rate in self._places(part)]
+        return [(model.flat[w], model.gradient[w], rate) for w, rate in places if w.stop > w.start]
 
     def _places(self, part: Part) -> list[tuple[slice, float]]:
         """Slices of a vector that steps change, with the rate of each; one where one rate serves all."""

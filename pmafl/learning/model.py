@@ -110,7 +110,7 @@ class Model:
         self._still = {_owner(module, name)[0] for name in changing if learning.buffers == "frozen"}
         normalises = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
-        self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
+        self.stochastic = is_stochastic(module)
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
@@ -121,6 +121,10 @@ class Model:
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.predictor(self.extractor(x))
         return logits
+
+    def chain(self, start: int, end: int) -> nn.Module:
+        """Some of the members of a layered model, in the layout that it runs in."""
+        return type(self.extractor)(*self.members[start:end])
 
     def load(self, values: Tensor, start: int = 0) -> None:
         """Set parameters and buffers from position `start` on."""
@@ -145,6 +149,12 @@ class Model:
             if (now := owner._buffers[key]) is not view and now is not None:
                 view.copy_(now.detach())
                 owner._buffers[key] = view
+
+    def state_dict(self, values: Tensor) -> dict[str, Tensor]:
+        """All parameters and buffers by name, as torch knows them, of a model with these values."""
+        self.load(values)
+        self._put_back()
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
@@ -314,6 +324,11 @@ def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
             position = end
         ends.append(position)
     return vector, ends
+
+
+def is_stochastic(module: nn.Module) -> bool:
+    """Whether a module draws random numbers while it is trained."""
+    return any(isinstance(member, nn.modules.dropout._DropoutNd) for member in module.modules())
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:

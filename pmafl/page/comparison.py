@@ -16,6 +16,7 @@ from pmafl.errors import InputError
 from pmafl.page import figures
 from pmafl.page.run import GLOSSARY
 from pmafl.page.story import length_s
+from pmafl.rounds import energy_of
 from pmafl.runs import Run, read_summary
 from pmafl.wireless import Array
 
@@ -117,7 +118,7 @@ def _curves(groups: Sequence[Sequence[Job]]) -> tuple[dict[str, Any], dict[str, 
 
 def _columns(run: Run) -> dict[str, Array]:
     rows, settings = run.rows, run.settings
-    energy_j = [sum(row["compute_energy_j"]) + sum(row["upload_energy_j"]) for row in rows]
+    energy_j = [float(energy_of(row).sum()) for row in rows]
     found = {
         "round": np.array([row["round"] + 1.0 for row in rows]),
         "seconds": np.cumsum([length_s(row, settings) for row in rows]),

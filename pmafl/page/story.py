@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
-from pmafl.rounds import State, round_problem, start
+from pmafl.rounds import State, energy_of, round_problem, start
 from pmafl.runs import FEDERATION, Run, map_columns
 from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
 from pmafl.settings import Settings
@@ -227,12 +227,6 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
-
-
-def energy_of(row: Row) -> Array:
-    """What each scheduled device spent in a round, in joules."""
-    awake_j = row.get("awake_energy_j") or 0.0
-    return np.asarray(np.add(row["compute_energy_j"], row["upload_energy_j"]) + awake_j, np.float64)
 
 
 def length_s(row: Row, settings: Settings) -> float:

@@ -21,7 +21,9 @@ from pmafl.runs.execution import (
     run,
     write_new,
 )
+from pmafl.runs.exports import export
 from pmafl.runs.identity import Identity
+from pmafl.runs.models import Models
 from pmafl.runs.records import read_records
 from pmafl.runs.recovery import recover
 from pmafl.runs.run import FEDERATION, Run, open_run, read_settings
@@ -30,10 +32,12 @@ from pmafl.runs.summary import read_summary
 __all__ = [
     "FEDERATION",
     "Identity",
+    "Models",
     "Run",
     "carry_on",
     "create",
     "execute",
+    "export",
     "identify",
     "locked",
     "make_folder",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from pmafl.runs.summary import read_summary
 from pmafl.settings import Settings, load
 from pmafl.wireless import Array, Fleet
 from pmafl.world import World, build_world, wireless_world
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Folder = str | os.PathLike[str]
 FEDERATION = "federation.json"  # in runs on real devices: the run's name, and what devices said of themselves
@@ -107,6 +110,16 @@ class Run:
             return import_module("pandas").DataFrame(table)
         except ImportError:
             return table
+
+    def model(self, device: int | None = None, rounds: int | None = None) -> nn.Module:
+        """The trained network of a device, as it was after `rounds` rounds (left out: the last saved ones).
+
+        Without a device it is the one that all have, where the algorithm makes one. Inputs are scaled as in
+        training: ``run.world.task.dataset.scaled(x, run.settings.data.inputs)``.
+        """
+        from pmafl.runs.models import Models
+
+        return Models(self, rounds).module(device)
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:

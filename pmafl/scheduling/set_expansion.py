@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, frontiers, time_division
+from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, awake, frontiers, time_division, without_upload
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand, spares_energy
@@ -36,9 +36,11 @@ def log_energy(frontier: Frontier, share: float) -> Array:
     exceeds the power limit, and soon what a float can hold. Only its order matters.
     """
     if frontier.silent:
-        return np.log(frontier.compute_j)
+        return np.log(without_upload(frontier)[1])
     compute, upload = time_division(frontier, np.full(frontier.compute_j.size, share))
     y = frontier.unit_share / (share * upload)
     log_upload_j = np.log(frontier.upload_j) + y + np.log(-np.expm1(-y) / y)
     total: Array = np.logaddexp(np.log(frontier.compute_j) - 2 * np.log(compute), log_upload_j)
-    return total
+    more_j = awake(frontier, compute, upload)
+    log_more = np.log(more_j, where=more_j > 0, out=np.full_like(more_j, -np.inf))
+    return np.where(more_j > 0, np.logaddexp(total, log_more), total)

@@ -63,22 +63,25 @@ class Origin:
     Attributes:
         task: what makes the learning task.
         memory: what every device holds before its first round.
+        network: all that the network holds, of which some may never change.
         folders: where the user's own code is found, if the worker's machine has them.
         files: that code itself, if not.
     """
 
     task: tuple[Any, ...]
     memory: Parcel
+    network: Parcel
     folders: list[str]
     files: dict[str, bytes]
 
 
 def origin_of(task: LearningTask, settings: Settings) -> Origin:
     learning = task.method.learning
-    names = [name for name in (learning.algorithm, learning.model) if ":" in name]
+    names = [name for name in learning.model_dump().values() if isinstance(name, str) and ":" in name]
     return Origin(
         (learning, task.dataset, task.partition, task.seed, task.inputs),
         wrap(task.method.memory),
+        wrap(dict(task.method.model.module.state_dict())),
         [*settings.run.plugin_path, *(folder or str(Path.cwd()) for folder in sys.path)],
         {name: content for path in names for name, content in plugins.files_of(path).items()},
     )
@@ -105,6 +108,8 @@ class Actor:
         known = [folder for folder in origin.folders if Path(folder).exists()]
         sys.path.extend(folder for folder in [*known, self._code.name] if folder not in sys.path)
         task = LearningTask(*origin.task)
+        # A user's network may have drawn its first values from anywhere.
+        task.method.model.module.load_state_dict(unwrap(origin.network))
         task.method.memory = unwrap(origin.memory)
         return task
 

@@ -149,7 +149,13 @@ class Crew:
 
     def _hand_out(self, work: Work, waiting: list[tuple[float, int]], left: int) -> None:
         while len(self._hands) < min(self.size, left):
-            self._hands.append(_Hand(self._back_end.hire()))
+            try:
+                self._hands.append(_Hand(self._back_end.hire()))
+            except OSError as error:  # no more processes, files or memory
+                if not self._hands:
+                    raise InputError(f"no worker can start ({error.strerror}); use --workers 1") from None
+                self.size = len(self._hands)
+                print(f"warning: no more than {self.size} workers ({error.strerror})", file=sys.stderr)
         for most in range(1, AHEAD + 1):
             for hand in self._hands:
                 # Near the end nobody takes a part before it can start: another may be free earlier.
@@ -177,7 +183,7 @@ class Crew:
         what = f"device {work.parts[first][0]}" if work.kind == "train" else "a test"
         if deaths[first] == TRIES:
             raise InputError(
-                f"{what}: {TRIES} workers died of it; the last one {death}; use fewer workers (--workers; "
+                f"{what}: {TRIES} workers died of it; the last one {death}; use fewer workers (--workers N; "
                 f"with 1 there is no other process)"
             )
         print(f"warning: the worker of {what} {death}; that is done again", file=sys.stderr)

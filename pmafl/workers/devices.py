@@ -5,6 +5,7 @@ Whoever does it, the result is the same to the bit, so that may be decided by wh
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pmafl.devices import Result, SimulatedDevices
+from pmafl.errors import InputError
 from pmafl.scheduling import Decision
 from pmafl.workers.cores import cores
 from pmafl.workers.crew import Crew
@@ -39,6 +41,12 @@ class Team:
     workers: int | None = None
     engine: Engine = "local"
     address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers = {self.workers}: must be at least 1")
+        if self.address is not None and self.engine != "ray":
+            raise InputError(f"address = {self.address!r}: is a Ray cluster's; it needs the engine 'ray'")
 
 
 @contextmanager
@@ -75,8 +83,8 @@ def _crew(world: World, team: Team, threads: int) -> Crew | None:
 
 
 def _reason_to_be_alone(task: LearningTask, threads: int) -> str:
-    if sys.platform != "linux":
-        return "processes can be forked safely on Linux alone"
+    if not hasattr(os, "memfd_create"):
+        return "workers are forked on Linux alone"
     if task.method.device.type != "cpu":
         return "a GPU is not shared by processes"
     if threads > 1:  # which would not be there after a fork

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pmafl.errors import InputError
 from pmafl.learning.task import LearningTask
 from pmafl.workers.crew import AHEAD, Answer, Event, attempt
 from pmafl.workers.packing import Block, Form, pack, unpack
@@ -76,10 +75,9 @@ class Fork:
                 # Python warns of locks that other threads hold; the new process uses none of them.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._process.start()
-        except OSError as error:
-            raise InputError(
-                f"no worker can start ({error.strerror}); use fewer workers (--workers)"
-            ) from None
+        except OSError:
+            self._let_go()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
@@ -105,6 +103,9 @@ class Fork:
     def end(self) -> None:
         self._process.kill()
         self._process.join()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.pipe.close()
         for block in self._blocks:
             block.close()

@@ -27,6 +27,10 @@ METRICS = {"accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
         {"learning.aggregation": "trimmed-mean", "learning.upload_bits_per_parameter": 8, "run.rounds": 3},
         {"learning.aggregation": "clipped-mean", "learning.algorithm": "local", "run.rounds": 2},
         {"cell.channel": "shadowing", "cell.options.correlation": 0.5, "run.rounds": 4},
+        {"learning.upload": "top-k", "learning.upload_options.share": 0.1, "run.rounds": 4},
+        {"learning.upload": "qsgd", "learning.algorithm": "fedavg", "run.rounds": 3},
+        {"learning.upload": "sign", "learning.aggregation": "median", "run.rounds": 3},
+        {"learning.upload": "random-k", "policy.name": "round-robin", "run.rounds": 3},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )

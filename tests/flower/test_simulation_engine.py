@@ -81,8 +81,27 @@ def test_every_algorithm_has_the_same_bits_in_both(tmp_path, engine, name):
     assert real[-1]["loss"] == pytest.approx(simulated[-1]["loss"], rel=1e-5)
 
 
+# A network with running statistics, part of which are shared and part of which stay on the devices.
+BATCHNORM = {
+    "fleet.devices": 4,
+    "fleet.samples": 40,
+    "learning.model": "resnet8",
+    "learning.shared_layers": 4,
+    "learning.batch_size": 20,
+    "learning.iterations": 1,
+    "cell.deadline_s": 20.0,
+    "policy.name": "tests.own_policies:RoundRobin",
+    "policy.options.count": 3,
+    "run.plugin_path": [str(ROOT)],
+    "run.evaluate_every": 2,
+    "run.rounds": 2,
+}
+
+
 @pytest.mark.parametrize(
-    ("changes", "server"), [(PAPER, "extractor"), (REMEMBERING, "model")], ids=["paper", "remembering"]
+    ("changes", "server"),
+    [(PAPER, "extractor"), (REMEMBERING, "model"), (BATCHNORM, "extractor")],
+    ids=["paper", "remembering", "batchnorm"],
 )
 def test_after_some_rounds_of_mnist_both_have_the_same_server_and_schedule(tmp_path, changes, server):
     devices, rounds = changes["fleet.devices"], changes["run.rounds"]

@@ -17,6 +17,23 @@ def with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, classes))
 
 
+def dropout_before_relu(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.Dropout(), nn.ReLU(), nn.Linear(16, classes))
+
+
+def small_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    first = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2))
+    second = (nn.Conv2d(4, 6, 3, padding=1), nn.MaxPool2d(2), nn.ReLU())
+    dense = (nn.Linear(6 * 3 * 3, 12), nn.ReLU(), nn.Linear(12, classes))
+    return nn.Sequential(*first, *second, nn.Flatten(), *dense)
+
+
+def cnn_with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    stem = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25))
+    dense = (nn.Linear(4 * 6 * 6, 12), nn.ReLU(), nn.Dropout(0.4), nn.Linear(12, classes))
+    return nn.Sequential(*stem, nn.Flatten(), *dense)
+
+
 def linear(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))
 

@@ -10,13 +10,19 @@ from pmafl.workers import devices as worker_devices
 from pmafl.workers.processes import Forks
 from pmafl.world import build_world
 
+SMALL = {"learning.model": "tests.workers.own_networks:dense"}
+STATEFUL = {"learning.model": "tests.workers.own_networks:convolutional", "learning.batch_size": 8}
 CASES = {
-    "pma": {"learning.algorithm": "pma"},
-    "fedavg": {"learning.algorithm": "fedavg", "learning.aggregation": "clipped-mean"},
-    "batches": {"learning.algorithm": "fedrep", "learning.batch_size": 8},
-    "ditto": {"learning.algorithm": "tests.own_ditto:ditto"},
-    "scaffold": {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
-    "sizes": {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
+    "pma": {},
+    "fedavg": SMALL | {"learning.algorithm": "fedavg", "learning.aggregation": "clipped-mean"},
+    "batches": SMALL | {"learning.algorithm": "fedrep", "learning.batch_size": 8},
+    "tuned": SMALL | {"learning.algorithm": "fine-tune"},
+    "statistics": STATEFUL | {"learning.buffers": "personal"},
+    "shared statistics": STATEFUL | {"learning.buffers": "shared"},
+    "ditto": SMALL | {"learning.algorithm": "tests.own_ditto:ditto"},
+    "scaffold": SMALL | {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
+    "sparse": SMALL | {"learning.algorithm": "fedavg", "learning.upload": "top-k"},
+    "sizes": SMALL | {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
 }
 EVERYONE = {"run.wireless": "none", "policy.name": "uniform", "policy.options.count": 5, "run.rounds": 3}
 

@@ -1,6 +1,8 @@
 """Workers on Ray: the same bits as in one process, also when a node goes away. Two nodes on this machine."""
 
 import builtins
+import pickle
+import socket
 import sys
 import threading
 
@@ -34,7 +36,7 @@ def test_what_travels_arrives_as_it_was():
 
 def test_an_actor_does_what_this_process_does(tiny):
     world = build_world(load("mnist", tiny | CASES["ditto"]))
-    actor = Actor(origin_of(world.task, world.settings))
+    actor = Actor(pickle.loads(pickle.dumps(origin_of(world.task, world.settings), protocol=5)))
     assert actor.start() is None
     work = world.task.training(world.task.start(), [2], 0)
     parcel, error, _ = actor.do(work.kind, 1, wrap(work.shared), wrap(work.parts[0]))
@@ -75,6 +77,15 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_ray)
     with pytest.raises(InputError, match=r"^Ray is not installed; pip install 'pmafl\[ray\]'$"):
         connect(None)
+
+
+def test_an_address_where_nobody_is_is_refused_at_once():
+    pytest.importorskip("ray")
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"^--address {address}: no Ray cluster answers there"):
+            connect(address)
 
 
 @pytest.mark.heavy

@@ -29,11 +29,13 @@ class MadeUp:
 
     start_s, part_s = 0.0, 0.0
 
-    def __init__(self, seed, deaths=0.0, deadly=None, ready=True):
+    def __init__(self, seed, deaths=0.0, deadly=None, ready=True, most=1000):
         self.rng, self.deaths, self.deadly, self.ready = random.Random(seed), deaths, deadly, ready
-        self.hired, self.done, self.dead = [], [], 0
+        self.hired, self.done, self.dead, self.most = [], [], 0, most
 
     def hire(self):
+        if len(self.hired) == self.most:
+            raise OSError(11, "too many")
         self.hired.append(Made(self.ready))
         return self.hired[-1]
 
@@ -138,6 +140,17 @@ def test_workers_that_never_start_are_given_up():
     with pytest.raises(InputError, match="no worker can start: the last one died"):
         list(crew.spread(work("abc"), window=100))
     crew.close()
+
+
+def test_where_no_more_workers_can_start_fewer_do_it(capsys):
+    place = MadeUp(1, most=2)
+    crew = Crew(place, 5)
+    assert [answer.result for answer in crew.spread(work("abcdef"), window=100)] == list("abcdef")
+    crew.close()
+    assert capsys.readouterr().err == "warning: no more than 2 workers (too many)\n"
+    crew = Crew(MadeUp(1, most=0), 5)
+    with pytest.raises(InputError, match=r"^no worker can start \(too many\); use --workers 1$"):
+        list(crew.spread(work("abc"), window=100))
 
 
 def test_work_that_is_left_half_way_does_not_disturb_the_next():

@@ -84,6 +84,19 @@ def test_what_goes_wrong_in_a_worker_is_told_as_if_it_had_gone_wrong_here(tiny, 
     assert active_children() == []
 
 
+@pytest.mark.parametrize(
+    ("team", "line"),
+    [
+        ({"workers": 0}, "workers = 0: must be at least 1"),
+        ({"address": "here:1"}, "address = 'here:1': is a Ray cluster's; it needs the engine 'ray'"),
+    ],
+)
+def test_a_team_that_cannot_be_is_refused_before_anything_is_written(team, line, tmp_path, tiny):
+    with pytest.raises(InputError, match=line):
+        runs.run(tmp_path / "run", load("mnist", tiny), **team)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_comparison_divides_the_cores_among_its_runs(tmp_path, monkeypatch):
     given = []
 
