@@ -1,7 +1,7 @@
 """Ten algorithms beside PFLlib's own code: the same MNIST split, network, first weights, rates and rounds.
 
-PFLlib (github.com/TsingZ0/PFLlib, GPL 2) is no part of this project: get it yourself, with scikit-learn and
-h5py in an environment of its own. Three steps:
+PFLlib (github.com/TsingZ0/PFLlib, Apache 2.0) is no part of this project: get it yourself, and scikit-learn
+and h5py in an environment of its own. Three steps:
 
     python benchmarks/pfllib.py export FOLDER               # the split and first weights, in PFLlib's format
     python benchmarks/pfllib.py theirs FOLDER PFLLIB        # runs its code, PFLLIB being its checkout
@@ -106,7 +106,7 @@ def export(folder: Path) -> None:
     for name in ("fedavg", "fedbn"):
         module = world_of(name).method.model.module
         fc1, *bn1, fc = [m for m in module if any(True for _ in m.parameters())]
-        layers = {"fc1": fc1, "fc": fc} | {"bn1": one for one in bn1}
+        layers = {"fc1": fc1, "fc": fc, **dict(zip(["bn1"], bn1, strict=False))}
         weights = {f"{key}.{k}": v for key, layer in layers.items() for k, v in layer.state_dict().items()}
         np.savez(folder / f"{name}-start.npz", **{key: value.numpy() for key, value in weights.items()})
     settings = world_of("fedavg").settings
@@ -128,7 +128,10 @@ def theirs(folder: Path, pfllib: Path) -> None:
     """PFLlib's servers and clients, with its own defaults but for what is set equal."""
     sys.path.insert(0, str(pfllib / "system"))
     source = (pfllib / "system" / "main.py").read_text(encoding="utf-8")
-    start, stop = source.index("parser = argparse.ArgumentParser()"), source.index("args = parser.parse_args()")
+    start, stop = (
+        source.index("parser = argparse.ArgumentParser()"),
+        source.index("args = parser.parse_args()"),
+    )
     lines = [line.removeprefix("    ") for line in source[start:stop].splitlines()]
     known: dict[str, Any] = {"argparse": argparse}
     exec("\n".join(lines), known)  # its table of arguments, for their defaults
@@ -147,7 +150,7 @@ def theirs(folder: Path, pfllib: Path) -> None:
             assert hasattr(args, key), key
             setattr(args, key, value)
         torch.manual_seed(SEED)
-        np.random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002 - PFLlib draws from the global state
         args.model = Net(normalised=name == "fedbn")
         first = np.load(folder / f"{'fedbn' if name == 'fedbn' else 'fedavg'}-start.npz")
         args.model.load_state_dict({key: torch.from_numpy(first[key]) for key in first.files})
@@ -175,14 +178,18 @@ def ours(folder: Path) -> None:
         if not path.exists():
             world, began = world_of(name), time.process_time()
             *_, (state, _) = play(world)
-            tests = np.array([len(rows) for rows in data.split_data(world.settings, data.load("mnist", "")).test])
+            tests = np.array(
+                [len(rows) for rows in data.split_data(world.settings, data.load("mnist", "")).test]
+            )
             accuracy = world.task.evaluate(state.learning).device_accuracy
             cpu_s = time.process_time() - began
             found = {"accuracy": float(accuracy @ tests / tests.sum()), "cpu_s": cpu_s}
             path.write_text(json.dumps(found))
         mine = json.loads(path.read_text())["accuracy"]
-        other = json.loads((folder / f"theirs-{name}.json").read_text())
-        reported = (other["rs_test_acc_per"] or other["rs_test_acc"])[-1]
+        reported = np.nan  # where it was not run yet
+        if (path := folder / f"theirs-{name}.json").exists():
+            other = json.loads(path.read_text())
+            reported = (other["rs_test_acc_per"] or other["rs_test_acc"])[-1]
         row = f"{100 * mine:.2f} | {100 * reported:.2f} | {100 * (mine - reported):+.2f}"
         print(f"| `{name}` ({called}) | {row} |", flush=True)
 

@@ -28,7 +28,6 @@ import numpy as np
 from transcription import algorithm_1, algorithm_2, slsqp
 
 from pmafl.scheduling import Outlook, allocate_given, find_policy, queues
-from pmafl.scheduling.steady import plan_prices
 from pmafl.wireless.problem import RoundProblem
 
 matplotlib.use("Agg")
@@ -158,23 +157,20 @@ def outlook_of(devices: int, kind: str) -> Outlook:
         )
         problem = replace(problem, samples=samples, max_frequency_hz=clock_hz, max_power_w=power_w)
     fading = -np.log1p(-(np.arange(32) + 0.5) / 32)
-    return Outlook(problem, fading, budget_j, 100)
+    return Outlook(replace(problem, budget_j=budget_j), fading, 100)
 
 
 def price_costs(devices: int, kind: str) -> tuple[float, float, float, float]:
     """CPU seconds of the prices and of a round's decision at them; memory before, and at its peak, in MB."""
-    outlook, rng = outlook_of(devices, kind), np.random.default_rng(2)
+    outlook, rng, policy = outlook_of(devices, kind), np.random.default_rng(2), find_policy("steady")
     before_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     began = time.process_time()
-    price = plan_prices(outlook)
+    state = policy.start(outlook)
     planned_s = time.process_time() - began
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     gain = outlook.problem.channel_gain * rng.exponential(size=devices)
-    cap_j = outlook.rounds * outlook.budget_j
-    now = replace(outlook.problem, channel_gain=gain, queue_j=price, energy_cap_j=cap_j)
-    decide = find_policy("steady")
     began = time.process_time()
-    decide(now, rng)
+    policy.decide(replace(outlook.problem, channel_gain=gain), state, rng)
     return planned_s, time.process_time() - began, before_mb, peak_mb
 
 

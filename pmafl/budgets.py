@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pmafl.rounds import energy_of
 from pmafl.settings import PolicySettings
 from pmafl.wireless import Array
 
@@ -26,8 +27,7 @@ def measure(
     if not wireless:
         return dict.fromkeys(names)
     total_j = budget_j * len(records)
-    of_rounds = (zip(r["compute_energy_j"], r["upload_energy_j"], strict=True) for r in records)
-    largest_j = max((compute + upload for pairs in of_rounds for compute, upload in pairs), default=0.0)
+    largest_j = max((float(energy_of(r).max(initial=0.0)) for r in records), default=0.0)
     values = (
         int((spent_j > (1 + ROUNDING) * total_j).sum()),
         float((spent_j / total_j).max()),

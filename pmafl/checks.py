@@ -26,7 +26,7 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
     for settings in several:
         fleet, run, policy = settings.fleet, settings.run, settings.policy
         place = settings.data.dataset, settings.data.directory, data.reading_of(settings.data)
-        if settings.data.dataset not in data.KNOWN and place not in own_data:
+        if settings.data.dataset not in (*data.KNOWN, "none") and place not in own_data:
             own_data[place] = data.load_data(settings.data)
         new_world = is_new(
             settings.cell, fleet, settings.data, settings.learning, run.seed, run.rounds, run.wireless

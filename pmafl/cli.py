@@ -16,11 +16,14 @@ from pmafl.commands.bound import bound
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
 from pmafl.commands.efficiency import efficiency
+from pmafl.commands.export import export
+from pmafl.commands.plan import plan
 from pmafl.commands.reproduce import reproduce
 from pmafl.commands.run import run
 from pmafl.commands.schedule import schedule
 from pmafl.commands.serve import serve
 from pmafl.commands.settings import settings
+from pmafl.commands.view import view
 from pmafl.errors import InputError, NoAnswer
 
 app = typer.Typer(
@@ -31,7 +34,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, compare, reproduce, efficiency, bound, schedule, serve, settings, data):
+COMMANDS = (
+    run,
+    view,
+    compare,
+    export,
+    reproduce,
+    plan,
+    efficiency,
+    bound,
+    schedule,
+    serve,
+    settings,
+    data,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import json
 import math
 import os
 import sys
@@ -43,6 +44,7 @@ METRICS = {
     "max_energy_per_device_round_j": "worst device (J)",
 }
 TRIES = 3  # of a job whose workers die
+GRID = "comparison.json"  # which runs a comparison has
 
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
 
@@ -106,6 +108,71 @@ def grid(
             settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
             jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
+
+
+def write_grid(jobs: Sequence[Job], out: Path) -> None:
+    """Note down which runs make up a comparison: its directory may hold others."""
+    runs_of_it = [
+        {"directory": str(job.directory.relative_to(out)), "variation": job.variation, "seed": job.seed}
+        for job in jobs
+    ]
+    runs.write_atomically(out / GRID, (json.dumps({"runs": runs_of_it}, indent=2) + "\n").encode())
+
+
+def read_grid(out: Path) -> list[Job]:
+    """The runs of a comparison's directory: as noted down, else all of them, told apart by what differs."""
+    path = out / GRID
+    if not path.is_file():
+        return _deduced(out)
+    try:
+        return [
+            Job(
+                tuple((str(key), _frozen(value)) for key, value in entry["variation"]),
+                int(entry["seed"]),
+                runs.read_settings(out / entry["directory"]),
+                out / entry["directory"],
+            )
+            for entry in json.loads(path.read_text("utf-8"))["runs"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged ({error}); run the comparison again to write it") from None
+
+
+def _deduced(out: Path) -> list[Job]:
+    """Version 0.1 noted nothing down. Only seeds that every variation has can be paired."""
+    found = {
+        path.parent: runs.read_settings(path.parent) for path in sorted(out.glob("runs/*/settings.toml"))
+    }
+    flat = {directory: dict(_flat(settings.model_dump())) for directory, settings in found.items()}
+    keys = dict.fromkeys(key for values in flat.values() for key in values if key != "run.seed")
+    varied = [key for key in keys if len({repr(values.get(key)) for values in flat.values()}) > 1]
+    jobs = [
+        Job(
+            tuple((key, _frozen(flat[directory].get(key))) for key in varied),
+            settings.run.seed,
+            settings,
+            directory,
+        )
+        for directory, settings in found.items()
+    ]
+    seeds: dict[Variation, set[int]] = {}
+    for job in jobs:
+        seeds.setdefault(job.variation, set()).add(job.seed)
+    common = set.intersection(*seeds.values()) if seeds else set()
+    return [job for job in jobs if job.seed in common]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _frozen(value: Any) -> Any:
+    """A value that can be a key: lists of settings are tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def run_job(directory: Path, settings_toml: str, workers: int = 1) -> None:
@@ -284,7 +351,8 @@ def tabulate(jobs: Sequence[Job]) -> list[Row]:
     first_value = next(iter(summaries))[0][1] if jobs and jobs[0].variation else None
     rows = []
     for variation, by_seed in summaries.items():
-        baseline = summaries[((variation[0][0], first_value), *variation[1:])] if variation else by_seed
+        first = ((variation[0][0], first_value), *variation[1:]) if variation else variation
+        baseline = summaries.get(first, by_seed)  # runs that were only found need not make up a whole grid
         rows.append(_row(variation, by_seed, baseline))
     return rows
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmafl.brief import brief
 from pmafl.errors import InputError
-from pmafl.rounds import play
+from pmafl.rounds import energy_of, play
 from pmafl.scheduling.clairvoyant import Bound, clairvoyant
 from pmafl.wireless import Array
 from pmafl.world import World, channel_gains, outlook
@@ -84,6 +84,6 @@ def measure(world: World, records: Iterable[Mapping[str, Any]], bound: Bound) ->
         devices = record["scheduled"]
         samples += record["scheduled_samples"]
         turns[devices] += 1
-        spent_j[devices] += np.add(record["compute_energy_j"], record["upload_energy_j"])
+        spent_j[devices] += energy_of(record)
     used = spent_j / (rounds * world.fleet.budget_j)
     return Efficiency(world.settings.policy.name, rounds, samples, bound, used, turns)

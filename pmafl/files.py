@@ -18,7 +18,8 @@ from pmafl.errors import InputError
 
 LOCK = ".lock"
 _LEFTOVER = re.compile(
-    r"\.((settings\.toml|(run|federation|summary)\.json|rounds.*)|(state|heads)-\d+\.safetensors)\.\d+"
+    r"\.((settings\.toml|page\.html|(run|federation|summary)\.json|rounds.*|devices.*)|"
+    r"(state|heads)-\d+\.safetensors)\.\d+"
 )
 
 
@@ -74,8 +75,13 @@ def make_folder(folder: Path) -> None:
 def set_aside(path: Path, folder: Path) -> None:
     """Move a file out of the way without losing it."""
     make_folder(folder)
-    os.replace(path, folder / path.name)
-    sync_folder(folder)
+    move(path, folder / path.name)
+
+
+def move(path: Path, other: Path) -> None:
+    """Give a file another name, durably."""
+    os.replace(path, other)
+    sync_folder(other.parent)
     sync_folder(path.parent)
 
 
@@ -102,6 +108,12 @@ def read_bytes(path: Path) -> bytes:
     """All of a regular file."""
     with open_regular(path) as file:
         return file.read()
+
+
+def read_start(path: Path, count: int) -> bytes:
+    """The first bytes of a regular file, at most `count` of them."""
+    with open_regular(path) as file:
+        return file.read(count)
 
 
 def read_end(path: Path, count: int) -> bytes:

@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmafl.brief import brief
 from pmafl.devices import Arrays, Devices, Report, Result, SimulatedDevices
 from pmafl.learning import threads
 from pmafl.scheduling import Decision, Outcome, QueueState, ask, begin, queues, tell
-from pmafl.settings import Settings
+from pmafl.settings import RunSettings, Settings
 from pmafl.streams import stream
 from pmafl.wireless import LARGEST, SMALLEST, Array, RoundProblem
 from pmafl.workers import Team, simulated_devices
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
 
 METRICS = ("accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
 ERRORS = ("error", "error_std", "worst_tenth_error", "global_error")  # in place of accuracies, for values
+# Of every device in an evaluated round: its score, whether it took part, what it spent in the round and so
+# far, its channel's gain, and the clock and power that it was told (0 where it did not take part).
+DEVICE_COLUMNS = (
+    "accuracy",
+    "error",
+    "loss",
+    "scheduled",
+    "energy_j",
+    "spent_j",
+    "queue_j",
+    "channel_gain",
+    "frequency_hz",
+    "power_w",
+)
 Callback = Callable[["World", "Record"], None]
 
 
@@ -68,9 +83,12 @@ class Record:
     run: over all devices, and of the device that spent most. `failed` are the scheduled devices whose update
     never arrived, as happens with real ones: they are charged, but `scheduled_samples` leaves them out.
     `dropped` are those that a policy wanted although they could not take part, or did not fit the band
-    together. `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
+    together. `awake_energy_j`, of receiving and circuits, is left out where that costs nobody anything.
+    `train_loss` is measured in a device's first pass over its samples. Where values are predicted,
     `error` and its like are the mean absolute error, and there are no accuracies; elsewhere they are not in
     the file. `notes` are what only some devices can tell; in the file they stand beside the others.
+    `per_device` has an array for each of `DEVICE_COLUMNS` in rounds that were evaluated; it has a file of its
+    own, ``devices.npy``.
     """
 
     round: int
@@ -100,14 +118,25 @@ class Record:
     failed: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     train_loss: list[float | None] = field(default_factory=list)
+    awake_energy_j: list[float] = field(default_factory=list)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    per_device: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
+        values = asdict(replace(self, per_device={}))
+        del values["per_device"]
         notes: dict[str, Any] = values.pop("notes")
+        if not self.awake_energy_j:
+            del values["awake_energy_j"]
         if self.error is None:
             values = {name: value for name, value in values.items() if name not in ERRORS}
         return values | notes
+
+
+def energy_of(record: Mapping[str, Any]) -> Array:
+    """Energy in joules that each scheduled device of a recorded round spent."""
+    energy_j: Array = np.add(record["compute_energy_j"], record["upload_energy_j"])
+    return energy_j + np.array(record["awake_energy_j"]) if record.get("awake_energy_j") else energy_j
 
 
 def start(world: World) -> State:
@@ -143,9 +172,10 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
     outcome = _outcome(decision, results)
     queue = queues.advance(state.queues, decision.energy_j, report.fleet.budget_j)
     failed = sorted(set(decision.scheduled_devices) - results.keys())
-    metrics = None
-    if learning is not None and evaluation_is_due(world, state.round):
+    metrics, per_device = None, {}
+    if learning is not None and is_evaluated(world.settings.run, state.round):
         metrics = devices.evaluate(state.round, learning, failed)
+        per_device = _per_device(report, decision, metrics, queue)
     after = State(
         round=state.round + 1,
         queues=queue,
@@ -156,7 +186,8 @@ def advance(world: World, devices: Devices, state: State) -> tuple[State, Record
         learning=learning,
     )
     record = _record(world, after, decision, outcome, metrics, report)
-    return after, replace(record, notes={**_notes(record.scheduled, results), **devices.notes(state.round)})
+    notes = {**_notes(record.scheduled, results), **devices.notes(state.round)}
+    return after, replace(record, notes=notes, per_device=per_device)
 
 
 def round_problem(world: World, state: State, report: Report) -> RoundProblem:
@@ -252,9 +283,10 @@ def from_arrays(
     )
 
 
-def evaluation_is_due(world: World, round_index: int) -> bool:
+def is_evaluated(run: RunSettings, round_index: int) -> bool:
+    """Whether devices are tested after a round."""
     done = round_index + 1
-    return done % world.settings.run.evaluate_every == 0 or done == world.settings.run.rounds
+    return done % run.evaluate_every == 0 or done == run.rounds
 
 
 def _record(
@@ -290,7 +322,29 @@ def _record(
         failed=[device for device in devices if not outcome.delivered[device]],
         dropped=decision.dropped_devices,
         train_loss=[_finite(loss) for loss in outcome.loss[devices].tolist()] if after.learning else [],
+        awake_energy_j=decision.awake_energy_j[devices].tolist() if decision.awake_energy_j.any() else [],
     )
+
+
+def _per_device(
+    report: Report, decision: Decision, metrics: Metrics | None, queue: QueueState
+) -> dict[str, NDArray[Any]]:
+    """The columns of an evaluated round; NaN is "not known"."""
+    unknown = np.full(report.fleet.devices, np.nan)
+    scores = (metrics.device_accuracy, metrics.device_error, metrics.device_loss) if metrics else (None,) * 3
+    accuracy, error, loss = (unknown if score is None else score for score in scores)
+    return {
+        "accuracy": accuracy,
+        "error": error,
+        "loss": loss,
+        "scheduled": decision.scheduled,
+        "energy_j": decision.energy_j,
+        "spent_j": queue.spent_j,
+        "queue_j": queue.queue_j,
+        "channel_gain": np.where(report.available, report.gain, np.nan),
+        "frequency_hz": decision.frequency_hz,
+        "power_w": decision.power_w,
+    }
 
 
 def _notes(scheduled: list[int], results: Mapping[int, Result]) -> dict[str, list[Any]]:

@@ -33,7 +33,8 @@ from pmafl.brief import summary
 from pmafl.errors import InputError
 from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
 
-PRESETS = ("mnist", "cifar10", "watch")
+PRESETS = ("mnist", "cifar10", "watch", "tracker", "sensor", "phone")
+DAY_S = 86_400.0
 MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
 TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
 
@@ -109,8 +110,10 @@ def _distribution(table: Mapping[str, Any]) -> Distribution:
     return Distribution(distribution=kind, low=low, high=high)  # type: ignore[arg-type]
 
 
-def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] = ()) -> BeforeValidator:
-    """Validate a spread whose values are positive, and at least `at_least`."""
+def _spread(
+    at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] = (), zero: bool = False
+) -> BeforeValidator:
+    """Validate a spread whose values are positive, or 0 where that is allowed, and at least `at_least`."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str):
@@ -128,7 +131,12 @@ def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] =
         else:
             spread = _number(value)
         lowest, _ = bounds(spread)
-        if lowest <= 0 or lowest < at_least:
+        if zero:
+            if lowest < 0:
+                raise ValueError("must be 0 or more")
+            if lowest == 0 and isinstance(spread, Distribution) and spread.distribution == "loguniform":
+                raise ValueError("must be greater than 0, for a loguniform distribution")
+        elif lowest <= 0 or lowest < at_least:
             raise ValueError(
                 f"must be {'at least ' + format(at_least, 'g') if at_least else 'greater than 0'}"
             )
@@ -142,6 +150,7 @@ def _spread(at_least: float = 0.0, whole: bool = False, words: tuple[str, ...] =
 
 
 PositiveSpread = Annotated[Spread, _spread()]
+NonNegativeSpread = Annotated[Spread, _spread(zero=True)]
 SampleSpread = Annotated[Spread | Literal["equal"], _spread(at_least=1, whole=True, words=("equal",))]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -152,7 +161,10 @@ class CellSettings(Section):
 
     bandwidth_hz: Positive = Field(description="uplink band shared by the scheduled devices")
     noise_dbm_per_hz: float = Field(ge=-250, le=100, description="noise power density")
-    deadline_s: Positive = Field(description="time of a round for computing and uploading")
+    deadline_s: Positive = Field(description="time of a round for receiving, computing and uploading")
+    downlink_bps: NonNegative = Field(
+        default=0.0, description="rate at which devices receive what is shared; 0: that takes no time"
+    )
     side_m: Positive = Field(
         description="side of the square in which devices are placed, server in the centre"
     )
@@ -192,6 +204,19 @@ class FleetSettings(Section):
     max_power_w: PositiveSpread = Field(description="largest transmit power")
     budget_j: PositiveSpread = Field(description="long-term energy budget a round")
     energy_coefficient: Positive = Field(description="kappa of the CPU energy kappa * cycles * f^2")
+    circuit_power_w: NonNegativeSpread = Field(
+        default=0.0, description="drawn while a device is awake, beside its CPU's and its transmit power"
+    )
+    receive_power_w: NonNegativeSpread = Field(
+        default=0.0, description="drawn while a device receives, on top of the circuit's"
+    )
+    connect_energy_j: NonNegativeSpread = Field(
+        default=0.0, description="what waking up and connecting costs a device that takes part"
+    )
+    sleep_power_w: NonNegativeSpread = Field(
+        default=0.0, description="drawn all the time, outside of learning and of its budget"
+    )
+    battery_j: NonNegativeSpread = Field(default=0.0, description="what a full battery holds; 0: not known")
 
     @model_validator(mode="after")
     def _lists_have_one_value_a_device(self) -> "FleetSettings":
@@ -208,7 +233,7 @@ class DataSettings(Section):
     dataset: str = Field(
         min_length=1,
         description='"mnist", "fashion-mnist", "cifar10", "watch", a .npz or .csv file, a folder/ with a '
-        'file per client, or "package.module:callable"',
+        'file per client, or "package.module:callable"; "none" where nothing is trained',
     )
     directory: str = Field(
         default="", description="where the files are; empty: the cache, filled when needed"
@@ -262,7 +287,7 @@ class LearningSettings(Section):
 
     algorithm: str = Field(
         min_length=1,
-        description='"pma", "fedavg", "fedprox", "fedrep", "local", or "package.module:algorithm"',
+        description='"pma", "fedavg", "ditto" and others (docs/algorithms.md), or "package.module:algorithm"',
     )
     model: str = Field(
         min_length=1,
@@ -300,8 +325,20 @@ class LearningSettings(Section):
         default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="the algorithm's own options")
+    upload: str = Field(
+        default="rounding",
+        min_length=1,
+        description='how uploads are encoded: "rounding", "qsgd", "top-k", "random-k", "sign", or '
+        '"package.module:upload"',
+    )
+    upload_options: dict[str, Any] = Field(
+        default_factory=dict, description="the upload's own options; a list has one value per device"
+    )
     upload_bits_per_parameter: Literal[8, 16, 32] = Field(
-        default=16, description="uploads are rounded to this"
+        default=16, description='uploads are rounded to this, where upload is "rounding"'
+    )
+    upload_bits: Annotated[float, Field(ge=0, le=1e15)] = Field(
+        default=0.0, description="size of an upload where nothing is trained; 0: the shared part of the model"
     )
     aggregation: Literal["mean", "median", "trimmed-mean", "clipped-mean"] = Field(
         default="mean",
@@ -349,6 +386,9 @@ class RunSettings(Section):
     wireless: Literal["full", "none"] = Field(
         default="full", description='"none": no limits on band, deadline or energy (learning alone)'
     )
+    rounds_per_day: NonNegative = Field(
+        default=0.0, description="how often rounds take place; 0: one after another"
+    )
     evaluate_every: int = Field(default=1, ge=1, description="rounds between evaluations")
     checkpoint_every: int = Field(default=1, ge=1, description="rounds between checkpoints")
     plugin_path: tuple[str, ...] = Field(
@@ -371,6 +411,30 @@ class Settings(Section):
     learning: LearningSettings
     policy: PolicySettings
     run: RunSettings
+
+    @model_validator(mode="after")
+    def _what_is_trained_is_known(self) -> "Settings":
+        if self.data.dataset == "none" and self.fleet.samples == "equal":
+            raise ValueError('data.dataset = "none" has no samples to divide; say in fleet.samples how many')
+        if self.run.learning == "none":
+            return self
+        if self.data.dataset == "none":
+            raise ValueError('data.dataset = "none" trains nothing: set run.learning = "none", or name data')
+        if self.learning.upload_bits:
+            raise ValueError(
+                f"learning.upload_bits = {self.learning.upload_bits:g} stands for a model that is not "
+                'trained: set run.learning = "none", or leave it 0'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rounds_fit_the_day(self) -> "Settings":
+        if self.run.rounds_per_day * self.cell.deadline_s > DAY_S:
+            raise ValueError(
+                f"run.rounds_per_day = {self.run.rounds_per_day:g} rounds of cell.deadline_s = "
+                f"{self.cell.deadline_s:g} s do not fit a day"
+            )
+        return self
 
     @model_validator(mode="after")
     def _some_device_can_compute_in_time(self) -> "Settings":
@@ -443,10 +507,15 @@ def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = Non
     >>> load("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
     20000000.0
     """
+    return build(load_tree(source, overrides))
+
+
+def load_tree(source: str | Path, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The same before it is checked: sections of plain values, those that settings do not know included."""
     tree, origins = _read(str(source), ())
     tree = _with_overrides(tree, overrides or {})
     make_absolute(tree, origins | origins_of_overrides(overrides or {}))
-    return build(tree)
+    return tree
 
 
 def parse(text: str, where: str = "settings") -> Settings:

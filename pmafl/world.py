@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmafl import data, plugins
 from pmafl.brief import brief
@@ -13,6 +14,7 @@ from pmafl.errors import InputError
 from pmafl.learning import Workload, form_of, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
 from pmafl.settings import Settings
+from pmafl.spreads import draw_samples
 from pmafl.streams import stream
 from pmafl.wireless import (
     Array,
@@ -74,10 +76,10 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
-    partition, costs, task, notes = _learning_side(settings, dataset)
+    sizes, costs, task, notes = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
-        partition.sizes,
+        sizes,
         costs.operations_per_sample,
         usable_gain(channel.mean_gain),
         stream(seed, "fleet", 1),
@@ -97,25 +99,40 @@ def wireless_world(settings: Settings, dataset: data.Dataset | None = None) -> W
     return build_world(settings.model_copy(update={"run": run}), dataset)
 
 
+def costs_of(settings: Settings) -> Workload:
+    """What a device's round costs under the settings; a known data set needs no file for that."""
+    if settings.data.dataset == "none":
+        return workload(settings.learning)
+    known = data.known_data(settings.data)
+    return workload(settings.learning, known.input_shape, known.outputs, form_of(known, settings.data.inputs))
+
+
 def _learning_side(
     settings: Settings, dataset: data.Dataset | None
-) -> tuple[data.Partition, Workload, LearningTask | None, tuple[str, ...]]:
-    """Who holds what, the costs of the model, the learning task unless it is switched off, and notes.
+) -> tuple[NDArray[np.int64], Workload, LearningTask | None, tuple[str, ...]]:
+    """How much each device holds, the costs of the model, the learning task unless nothing is learned, notes.
 
-    Without learning, a known data set's split needs its label counts only, and no file.
+    Without learning, a known data set's split needs its label counts only, and no file; without a data set
+    devices hold what the settings say.
     """
+    if settings.data.dataset == "none":
+        samples = draw_samples(
+            settings.fleet.samples, settings.fleet.devices, stream(settings.run.seed, "fleet", 0)
+        )
+        assert samples is not None, "without a data set, the settings give numbers"
+        return samples, workload(settings.learning), None, ()
     if settings.run.learning == "none":
         known = dataset or data.known_data(settings.data)
         form = form_of(known, settings.data.inputs)
         costs = workload(settings.learning, known.input_shape, known.outputs, form)
         partition = data.split_data(settings, known)
-        return partition, costs, None, _notes(known, partition)
+        return partition.sizes, costs, None, _notes(known, partition)
     from pmafl.learning.task import LearningTask
 
     dataset = dataset or data.load_data(settings.data)
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
-    return partition, task.method.workload, task, _notes(dataset, partition)
+    return partition.sizes, task.method.workload, task, _notes(dataset, partition)
 
 
 def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tuple[str, ...]:
@@ -131,8 +148,10 @@ def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tup
 def _check_uploads(world: World) -> None:
     bits, devices = np.size(world.costs.upload_bits), world.fleet.devices
     if np.ndim(world.costs.upload_bits) and bits != devices:
-        name = world.settings.learning.algorithm
-        raise InputError(f"algorithm {name!r}: gives upload sizes of {bits} devices; there are {devices}")
+        learning = world.settings.learning
+        lists = any(isinstance(value, list | tuple) for value in learning.upload_options.values())
+        blamed = "learning.upload_options" if lists else f"algorithm {learning.algorithm!r}"
+        raise InputError(f"{blamed}: gives upload sizes of {bits} devices; there are {devices}")
 
 
 def _check_deadline(world: World) -> None:
@@ -140,12 +159,21 @@ def _check_deadline(world: World) -> None:
         return
     with np.errstate(over="ignore"):  # longer than any number is too long
         work_cycles = world.costs.charged_iterations * world.fleet.samples * world.fleet.cycles_per_sample
-        fastest_s = float((work_cycles / world.fleet.max_frequency_hz).min())
+        received_s = download_time_s(world)
+        fastest_s = float((work_cycles / world.fleet.max_frequency_hz + received_s).min())
     if fastest_s >= world.settings.cell.deadline_s:
+        does = "receives and computes for" if np.any(received_s) else "computes"
         raise InputError(
             f"cell.deadline_s = {world.settings.cell.deadline_s:g}: no device can take part, for the fastest "
-            f"computes {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
+            f"{does} {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
         )
+
+
+def download_time_s(world: World) -> Array:
+    """How long devices take to receive what is shared; nothing where the settings give no rate."""
+    rate_bps = world.settings.cell.downlink_bps
+    bits = np.asarray(world.costs.download_bits, dtype=np.float64)
+    return bits / rate_bps if rate_bps else np.zeros_like(bits)
 
 
 def channel_gain(world: World, round_index: int) -> Array:
@@ -179,7 +207,7 @@ def make_problem(
     world: World, fleet: Fleet, gain: Array, queue_j: Array, **more: Array | Mask | int
 ) -> RoundProblem:
     """The problem of a round with these devices, channels and queues; `more` are further fields of it."""
-    settings = world.settings
+    settings, received_s = world.settings, download_time_s(world)
     return RoundProblem(
         bandwidth_hz=settings.cell.bandwidth_hz,
         noise_w_per_hz=noise_w_per_hz(settings.cell.noise_dbm_per_hz),
@@ -195,5 +223,8 @@ def make_problem(
         queue_j=queue_j,
         upload_bits=np.asarray(world.costs.upload_bits, dtype=np.float64),
         budget_j=fleet.budget_j,
+        circuit_power_w=fleet.circuit_power_w,
+        receive_energy_j=fleet.connect_energy_j + fleet.receive_power_w * received_s,
+        download_time_s=received_s,
         **more,  # type: ignore[arg-type]
     )

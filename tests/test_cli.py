@@ -106,7 +106,7 @@ def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
     result = pmafl("run", "--set", "run.learning=none", "--set", "run.rounds=1", "--out", name)
     assert (result.returncode, result.stderr) == (0, "")
     shown = name.encode(errors="backslashreplace").decode()
-    assert f"records and plots are in {shown}; start with {shown}/plots/overview.png" in result.stdout
+    assert f"records and plots are in {shown}; start with {shown}/page.html" in result.stdout
     assert (tmp_path / name / "summary.json").is_file()
 
 

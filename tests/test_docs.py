@@ -1,5 +1,6 @@
-"""The examples of the guide are what a user would write, and they run."""
+"""The examples of the guide are what a user would write, and they run; the tables say what is so."""
 
+import inspect
 import re
 import shlex
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmafl.learning.algorithms import ALGORITHMS
+from pmafl.learning.workload import workload
 from pmafl.rounds import play
 from pmafl.settings import load, parse_assignment
 from pmafl.world import build_world, channel_gains
@@ -49,7 +52,7 @@ def assert_going_on_is_the_same(settings, middle):
 
 
 def test_every_example_is_short_and_has_its_command():
-    assert set(FILES) == {"my_policies", "my_turns", "my_algorithms", "my_channels"}
+    assert set(FILES) == {"my_policies", "my_turns", "my_algorithms", "my_uploads", "my_channels"}
     assert all(len(code.strip().splitlines()) <= 30 for code in FILES.values())
     assert len(COMMANDS) == len(FILES)
 
@@ -82,6 +85,15 @@ def test_the_algorithm_keeps_a_model_of_each_devices_own(tiny):
     )
 
 
+def test_the_upload_is_charged_and_its_residual_goes_on(tiny):
+    settings = load("mnist", tiny | {"policy.name": "all"} | overrides("my_uploads"))
+    states, records = assert_going_on_is_the_same(settings, 2)
+    world = build_world(settings)
+    assert world.costs.upload_bits == 8 * world.method.upload_sizes(0)["extractor"] + 32
+    assert all(held["residual-extractor"].any() for held in states[-1].learning.devices.values())
+    assert records[-1].loss < records[0].loss
+
+
 def test_the_channel_has_the_mean_it_says_and_stays_for_a_while():
     settings = load(
         "mnist", WIRELESS | overrides("my_channels") | {"fleet.devices": 3000, "fleet.samples": 10}
@@ -97,3 +109,32 @@ def test_the_channel_has_the_mean_it_says_and_stays_for_a_while():
 
 def test_a_run_over_the_channel_goes_on_exactly():
     assert_going_on_is_the_same(load("mnist", WIRELESS | overrides("my_channels")), 5)
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "algorithms.md").read_text("utf-8")
+ROWS = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", PAGE, flags=re.MULTILINE))
+
+
+def test_every_algorithm_is_in_the_table_with_its_options():
+    assert set(ROWS) == set(ALGORITHMS)
+    for name, row in ROWS.items():
+        options = list(inspect.signature(ALGORITHMS[name]).parameters)[1:]
+        columns = row.split("|")
+        assert re.findall(r"`(\w+)`", columns[4]) == options, name
+        assert len(columns) == 7
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_table_says_what_is_charged(name):
+    """In units of iterations and of the model's parts, as the wireless side knows them."""
+    _, up, down, passes, *_ = (column.strip() for column in ROWS[name].split("|"))
+    learning = load("mnist", {"learning.algorithm": name}).learning
+    costs, parts = workload(learning), {"M": 550_346, "E": 533_248, "H": 17_098, "-": 0, "2 M": 2 * 550_346}
+    parts |= {"M without norms": 550_346, "the same": 550_346}
+    assert costs.upload_bits == learning.upload_bits_per_parameter * parts[up]
+    assert costs.download_bits == 32 * parts[down]
+    each = learning.iterations
+    charged, tuned = {"I": each, "2 I": 2 * each, "`steps` x I": 5 * each}, {"tuning I": each, "tuning 1": 1}
+    first, *more = passes.split(", ")
+    assert costs.charged_iterations == charged[first]
+    assert costs.tuning_iterations == sum(tuned.get(entry, 0) for entry in more)

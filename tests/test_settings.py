@@ -104,7 +104,8 @@ def test_a_missing_key_says_how_to_get_it():
 
 
 def test_sources_that_cannot_be_read_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"neither a preset \(mnist, cifar10, watch\) nor a readable"):
+    presets = r"mnist, cifar10, watch, tracker, sensor, phone"
+    with pytest.raises(InputError, match=rf"neither a preset \({presets}\) nor a readable"):
         load("mnits")
     (tmp_path / "broken.toml").write_text("[cell\n")
     with pytest.raises(InputError, match="not valid TOML"):

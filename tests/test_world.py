@@ -6,7 +6,7 @@ import pytest
 from pmafl.errors import InputError
 from pmafl.rounds import play, simulate
 from pmafl.settings import load
-from pmafl.world import build_world, channel_gain, channel_gains, outlook, wireless_world
+from pmafl.world import build_world, channel_gain, channel_gains, make_problem, outlook, wireless_world
 
 
 def wireless(**changes):
@@ -92,3 +92,14 @@ def test_upload_sizes_of_another_number_of_devices_are_refused(tiny):
     settings = load("mnist", tiny | {"learning.algorithm": "tests.learning.user_algorithms:too_few_devices"})
     with pytest.raises(InputError, match="gives upload sizes of 3 devices; there are 6"):
         build_world(settings)
+
+
+def test_uploads_that_differ_by_device_set_the_bits_of_each():
+    changes = {"run.learning": "none", "learning.upload": "qsgd", "fleet.devices": 3, "fleet.samples": 300}
+    world = build_world(load("mnist", changes | {"learning.upload_options.bits": [2, 4, 8]}))
+    bits = make_problem(world, world.fleet, world.fleet.path_gain, np.zeros(3)).upload_bits
+    assert bits[0] < bits[1] < bits[2]
+    with pytest.raises(
+        InputError, match=r"learning\.upload_options: gives upload sizes of 2 devices; there are 3"
+    ):
+        build_world(load("mnist", changes | {"learning.upload_options.bits": [2, 4]}))

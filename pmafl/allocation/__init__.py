@@ -8,6 +8,7 @@ from pmafl.allocation.frontier import (
     Frontier,
     Point,
     at_price,
+    awake,
     blocks,
     energy,
     frontiers,
@@ -16,6 +17,7 @@ from pmafl.allocation.frontier import (
     point,
     power_end,
     set_ends,
+    without_upload,
 )
 from pmafl.allocation.joint import joint
 from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root
@@ -34,6 +36,7 @@ __all__ = [
     "Sets",
     "alternating",
     "at_price",
+    "awake",
     "bandwidth",
     "blocks",
     "count_fitting",
@@ -49,6 +52,7 @@ __all__ = [
     "set_ends",
     "smallest_share",
     "time_division",
+    "without_upload",
 ]
 
 # Each entry makes an allocator.

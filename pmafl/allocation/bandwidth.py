@@ -7,7 +7,7 @@ floors on the share.
 
 import numpy as np
 
-from pmafl.allocation.frontier import LARGEST_EFFICIENCY, Frontier
+from pmafl.allocation.frontier import LARGEST_EFFICIENCY, Frontier, awake
 from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Sets
 from pmafl.wireless import Array, exp_remainder, largest_efficiency
@@ -54,7 +54,8 @@ def bandwidth(members: Frontier, sets: Sets, weight: Array, compute: Array, uplo
 
 def smallest_share(frontier: Frontier, compute: Array, upload: Array) -> Array:
     """The share below which a device would exceed its power or its energy cap; infinite where any would."""
-    energy_left_j = frontier.energy_cap_j - frontier.compute_j / compute**2
+    times = upload if not frontier.silent else np.zeros_like(upload)
+    energy_left_j = frontier.energy_cap_j - frontier.compute_j / compute**2 - awake(frontier, compute, times)
     if frontier.silent:
         return np.where(energy_left_j >= 0, 0.0, np.inf)
     allowed_j = np.minimum(frontier.power_j * upload, energy_left_j)

@@ -11,6 +11,15 @@ p_max*T_max, and c = Q*ln(2)/(B*T_max). The best s for a share rises with y and 
 largest of the point where both marginal powers agree (a cubic in u) and the power limit, cut at the clock
 limit. So y alone runs through the whole frontier, from plenty of band (small y) to the smallest share
 possible (its end), and share, energy and the worth of band are closed forms of it.
+
+Circuits that draw power while the device is awake add e_C (s + u), with e_C what they draw in the whole
+deadline. Then a device need not use all of it: it sleeps again where the marginal power of computing, and
+that of sending, has come down to the circuits',
+
+.. math:: u = \sqrt[3]{2 e_L / e_C}, \qquad s = \frac{e_R}{e_C} \frac{1 + e^y (y - 1)}{y},
+
+each within its limit. Where both together exceed the deadline, e_C (s + u) is a constant and the frontier is
+the one above. What receiving costs is a constant too. Fractions are of the time that receiving leaves.
 """
 
 from dataclasses import dataclass
@@ -67,6 +76,8 @@ class Frontier:
     upload_j: Array  # e_R
     power_j: Array  # e_P
     least_compute: Array  # u_min
+    circuit_j: Array  # e_C
+    standing_j: Array  # of receiving
     energy_cap_j: Array
     log_start: Array  # log(y) where the share is 1
     log_end: Array  # log(y) where the share is smallest
@@ -82,6 +93,8 @@ class Frontier:
             self.upload_j[device],
             self.power_j[device],
             self.least_compute[device],
+            self.circuit_j[device],
+            self.standing_j[device],
             self.energy_cap_j[device],
             self.log_start[device],
             self.log_end[device],
@@ -98,7 +111,8 @@ def point(frontier: Frontier, log_y: Array) -> Point:
 
     Free, the cubic :math:`v u^3 + u = 1` with :math:`v = e_R g(y) / (2 e_L y)` and
     :math:`g = 1 + e^y (y - 1)` divides the time, and a share saves :math:`e_R s g / c`. At the power limit it
-    saves :math:`(2 e_L / u^3 + e_P) s^2 g e^{-y} / c`, for then more band also gives time to computing.
+    saves :math:`(2 e_L / u^3 + e_P) s^2 g e^{-y} / c`, for then more band also gives time to computing. Where
+    the device sleeps before the deadline, time is worth e_C instead of :math:`2 e_L / u^3`.
     """
     if log_y.size > BLOCK:
         parts = [point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
@@ -125,29 +139,66 @@ def point(frontier: Frontier, log_y: Array) -> Point:
     upload_slope = np.where(
         capped, marginal / growth, np.where(fastest, 0.0, (curvature - 1) * compute / (1 + 2 * upload))
     )
+    early = None  # whether the device sleeps before the deadline
+    if frontier.circuit_j.any():
+        early_compute = _early_compute(frontier)
+        with np.errstate(divide="ignore", over="ignore"):
+            cheap_upload = frontier.upload_j * (marginal / y) / frontier.circuit_j
+        early_upload = np.maximum(cheap_upload, least_upload)
+        early = early_compute + early_upload <= 1
+        hurried = early & (least_upload > cheap_upload)
+        capped = np.where(early, hurried, capped)
+        compute, upload = np.where(early, early_compute, compute), np.where(early, early_upload, upload)
+        compute_power = np.where(early, frontier.circuit_j, compute_power)
+        upload_slope = np.where(early, np.where(hurried, marginal / growth, curvature - 1), upload_slope)
     capped_power = compute_power + frontier.power_j
     price = np.where(capped, capped_power * remainder * upload, frontier.upload_j * marginal) * upload
     capped_slope = 3 * compute_power * upload / (compute * capped_power) + 2
+    if early is not None:
+        capped_slope = np.where(early, 2.0, capped_slope)
     price_slope = np.where(
         capped, capped_slope * upload_slope + y * growth / marginal, curvature + upload_slope
     )
+    energy_j = frontier.compute_j / compute**2 + frontier.upload_j * ratio + awake(frontier, compute, upload)
     return Point(
         upload_fraction=upload,
         compute_fraction=compute,
         share=frontier.unit_share / (upload * y),
-        energy_j=frontier.compute_j / compute**2 + frontier.upload_j * ratio,
+        energy_j=energy_j,
         log_price=np.log(price / frontier.unit_share),
         price_slope=price_slope,
         share_slope=-1 - upload_slope,
     )
 
 
+def _early_compute(frontier: Frontier) -> Array:
+    """Time of computing from which on sleeping is better; infinite without circuits."""
+    with np.errstate(divide="ignore", over="ignore"):
+        early = np.cbrt(2 * frontier.compute_j / frontier.circuit_j)
+    return np.maximum(early, frontier.least_compute)
+
+
+def awake(frontier: Frontier, compute: Array, upload: Array) -> Array:
+    """Energy in joules of receiving, and of the circuits for these fractions of the time."""
+    return frontier.circuit_j * (compute + upload) + frontier.standing_j
+
+
+def without_upload(frontier: Frontier) -> tuple[Array, Array]:
+    """Where nobody uploads: the fraction of the time that each device computes, and its energy."""
+    if not frontier.circuit_j.any():
+        return np.ones_like(frontier.compute_j), frontier.compute_j + frontier.standing_j
+    compute = np.minimum(_early_compute(frontier), 1.0)
+    nothing = np.zeros_like(compute)
+    return compute, frontier.compute_j / compute**2 + awake(frontier, compute, nothing)
+
+
 def energy(frontier: Frontier, share: Array, compute: Array, upload: Array) -> Array:
     """Energy in joules of any division of time, on the frontier or not."""
     compute_j = frontier.compute_j / compute**2
     if frontier.silent:
-        return compute_j
-    return compute_j + frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
+        return compute_j + awake(frontier, compute, np.zeros_like(compute))
+    upload_j = frontier.upload_j * energy_ratio(frontier.unit_share / (share * upload))
+    return compute_j + upload_j + awake(frontier, compute, upload)
 
 
 def at_price(
@@ -196,30 +247,38 @@ def open_frontiers(problem: RoundProblem) -> Frontier:
 
     `min_share` is 0 but where a device can never take part.
     """
-    devices, deadline_s = problem.devices, problem.deadline_s
-    least_compute = fastest_time(problem) / deadline_s
-    power_j = problem.max_power_w * deadline_s
+    devices = problem.devices
+    receives = problem.work_time_s > 0
+    time_s = np.where(receives, problem.work_time_s, problem.deadline_s)
+    least_compute = fastest_time(problem) / time_s
+    power_j = problem.max_power_w * time_s
     floor_j = problem.sent_bits * problem.noise_w_per_hz * LN2
     reaches = power_j * (1 - least_compute) * problem.channel_gain >= floor_j
-    able = problem.available & (least_compute <= 1) & reaches
+    able = problem.available & receives & (least_compute <= 1) & reaches
     work_cycles = np.where(able, problem.work_cycles, 0.0)
-    compute_j = compute_energy(np.full(devices, deadline_s), work_cycles, problem.energy_coefficient)
+    compute_j = compute_energy(time_s, work_cycles, problem.energy_coefficient)
     upload_j = np.divide(floor_j, problem.channel_gain, out=power_j / 2, where=able & (floor_j > 0))
     least_compute = np.where(able, np.maximum(least_compute, LEAST_COMPUTE), 0.25)
-    unit_share = problem.sent_bits * LN2 / (problem.bandwidth_hz * deadline_s)
-    return Frontier(
+    unit_share = problem.sent_bits * LN2 / (problem.bandwidth_hz * time_s)
+    frontier = Frontier(
         silent=problem.silent,
         unit_share=unit_share,
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
         upload_j=upload_j,
         power_j=power_j,
         least_compute=least_compute,
+        circuit_j=problem.circuit_power_w * time_s,
+        standing_j=problem.standing_energy_j,
         energy_cap_j=problem.energy_cap_j,
         log_start=np.zeros(devices) if problem.silent else np.log(unit_share),
         log_end=np.full(devices, np.log(LARGEST_EFFICIENCY)),
         end_log_price=np.full(devices, np.inf),
         min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
     )
+    if frontier.silent and (frontier.circuit_j.any() or frontier.standing_j.any()):  # no ends to find
+        too_much = without_upload(frontier)[1] > problem.energy_cap_j
+        frontier.min_share[too_much] = np.inf
+    return frontier
 
 
 def blocks(devices: int) -> list[slice]:

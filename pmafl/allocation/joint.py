@@ -7,7 +7,7 @@ straight line in logarithms, so a handful of Newton steps settle it.
 
 import numpy as np
 
-from pmafl.allocation.frontier import Frontier, at_price, point
+from pmafl.allocation.frontier import Frontier, at_price, point, without_upload
 from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
 from pmafl.allocation.sets import Allocation, Sets
 from pmafl.wireless import Array
@@ -97,7 +97,7 @@ def _within(step: Array, largest: float) -> Array:
 
 
 def _nothing_to_upload(members: Frontier, sets: Sets, weight: Array) -> Allocation:
-    none, all_of_it = np.zeros_like(weight), np.ones_like(weight)
-    energy_j = members.compute_j
+    none = np.zeros_like(weight)
+    compute, energy_j = without_upload(members)
     free = np.full(sets.count, -np.inf)
-    return Allocation(sets, none, all_of_it, none, energy_j, sets.sum(weight * energy_j), free)
+    return Allocation(sets, none, compute, none, energy_j, sets.sum(weight * energy_j), free)

@@ -92,12 +92,12 @@ def count_fitting(min_share: Array) -> int:
     return int(np.searchsorted(np.cumsum(min_share), 1.0, side="right"))
 
 
-def energy_weights(queue_j: Array, sets: Sets) -> Array:
+def energy_weights(queue_j: Array, sets: Sets, spare_energy: bool = True) -> Array:
     """The weight of each member's energy: its queue, or 1 in a set where all queues are empty.
 
     Queues of 0 make energy free, and a set of such devices would be run at full clock and full power
     although the band has room to spare. With equal weights the objective is the same and far less is
-    spent.
+    spent. Without `spare_energy` weights are the queues whatever they are, as the paper has it.
     """
     weight = queue_j[sets.device]
-    return np.where(sets.sum(weight)[sets.owner] > 0, weight, 1.0)
+    return np.where(sets.sum(weight)[sets.owner] > 0, weight, 1.0) if spare_energy else weight

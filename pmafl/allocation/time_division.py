@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from pmafl.allocation.bandwidth import lambert_efficiency
 from pmafl.allocation.frontier import Frontier
-from pmafl.allocation.roots import rising_root
+from pmafl.allocation.roots import NOT_ZERO, rising_root
 from pmafl.wireless import Array, exp_remainder
 
 
@@ -16,7 +17,8 @@ def time_division(frontier: Frontier, share: Array) -> tuple[Array, Array]:
 
     unless the clock limit comes first (then all the time that f_max leaves) or the power limit (then as
     long as p_max takes). Where the limits exclude each other the clock limit wins, as in the lemma: the
-    device would need more than p_max.
+    device would need more than p_max. With circuits that draw power while the device is awake, each of the
+    two takes no longer than until its marginal power has come down to theirs.
     """
     unit = frontier.unit_share / share
     shortest_upload = unit / np.log1p(frontier.power_j / frontier.upload_j * unit)
@@ -36,4 +38,12 @@ def time_division(frontier: Frontier, share: Array) -> tuple[Array, Array]:
         return computing - sending, slope
 
     log_odds = rising_root(residual, np.minimum(low, high), high, high)
-    return 1 / (1 + np.exp(log_odds)), 1 / (1 + np.exp(-log_odds))
+    compute, upload = 1 / (1 + np.exp(log_odds)), 1 / (1 + np.exp(-log_odds))
+    if not frontier.circuit_j.any():
+        return compute, upload
+    circuit_j = np.maximum(frontier.circuit_j, NOT_ZERO)
+    early_compute = np.maximum(np.cbrt(2 * frontier.compute_j / circuit_j), frontier.least_compute)
+    efficiency = np.exp(lambert_efficiency(np.log(circuit_j) + np.log(unit / frontier.upload_j)))
+    early_upload = np.maximum(unit / efficiency, shortest_upload)
+    early = early_compute + early_upload <= 1
+    return np.where(early, early_compute, compute), np.where(early, early_upload, upload)

@@ -56,13 +56,16 @@ def compare(
         run(grid)
     rows = comparison.tabulate(grid)
     out.mkdir(parents=True, exist_ok=True)
+    comparison.write_grid(grid, out)
     (out / "table.csv").write_text(comparison.to_csv(rows), encoding="utf-8")
     (out / "table.tex").write_text(comparison.to_latex(rows), encoding="utf-8")
     picture = plots.plot_comparison(rows, out / "comparison.png")
     console = screen()
     console.print(comparison_table(rows))
     say_broken_budgets(console, comparison.broken_budgets(grid))
-    console.print(f"tables and plot are in {out}; start with {picture}", soft_wrap=True)
+    console.print(
+        f"tables and plot are in {out}; start with {picture}, or with pmafl view {out}", soft_wrap=True
+    )
 
 
 def variations(texts: list[str] | None) -> dict[str, list[Any]]:

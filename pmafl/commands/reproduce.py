@@ -10,18 +10,21 @@ from pmafl.commands import AddressOption, EngineOption, SetOption, WorkersOption
 from pmafl.errors import InputError
 
 if TYPE_CHECKING:
+    from pmafl.experiments.making import Where
+    from pmafl.experiments.sensitivity import Amount
     from pmafl.experiments.study import Scale
 
 RESULTS = Path("results")
-What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "figures", "claims"]
+What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "figures", "claims", "sensitivity"]
 
 
 def reproduce(
     what: Annotated[
         What,
         typer.Argument(
-            metavar="FIGURE|all|figures|claims",
-            help="fig2 to fig7 or all of them; figures or claims: made again from what is kept, in seconds.",
+            metavar="FIGURE|all|figures|claims|sensitivity",
+            help="fig2 to fig7 or all of them; sensitivity: what the results hinge on; "
+            "figures or claims: made again from what is kept, in seconds.",
         ),
     ],
     dataset: Annotated[
@@ -66,6 +69,7 @@ def reproduce(
     from pmafl import comparison
     from pmafl.experiments import FIGURES, figure_module, report
     from pmafl.experiments.making import draw_again, make
+    from pmafl.experiments.sensitivity import Amount
     from pmafl.experiments.study import Scale, planned
 
     if what == "claims":
@@ -74,6 +78,9 @@ def reproduce(
         for picture in draw_again(results or RESULTS):
             typer.echo(f"{picture} and its tables are written")
         return
+    if what == "sensitivity":
+        amount = Amount(seeds, wireless_seeds, rounds, assignments(set_))
+        return _ask(amount, only or ["*"], out, results or RESULTS, (engine, workers, address))
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
@@ -111,6 +118,18 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
     words += ["--devices", str(scale.devices)] if scale.devices else []
     words += ["--reading", scale.reading] if scale.reading != "chosen" else []
     return shlex.join([*words, *(word for text in set_ for word in ("--set", text))])
+
+
+def _ask(amount: "Amount", only: list[str], out: Path, results: Path, where: "Where") -> None:
+    """The questions whose name and data set match, then the page of all that are kept."""
+    from fnmatch import fnmatch
+
+    from pmafl.experiments import sensitivity
+
+    for question in sensitivity.questions():
+        if any(fnmatch(f"{question.name}, {question.dataset}", pattern) for pattern in only):
+            sensitivity.make(question, amount, out, results, where)
+    typer.echo(f"{sensitivity.write(results, amount)} is written")
 
 
 def _write_claims(results: Path) -> None:

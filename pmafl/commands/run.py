@@ -1,4 +1,4 @@
-"""`pmafl run`: one run from settings to pictures, or going on with one that stopped."""
+"""`pmafl run`: one run from settings to pictures and a page, or going on with one that stopped."""
 
 from datetime import datetime
 from pathlib import Path
@@ -38,18 +38,29 @@ def run(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also log to TensorBoard (extra: tensorboard).")
     ] = None,
+    wandb: Annotated[
+        str | None, typer.Option(metavar="PROJECT", help="Also log to Weights & Biases (extra: wandb).")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="EXPERIMENT", help="Also log to MLflow (extra: mlflow).")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve the run's page on this machine while it goes on.")
+    ] = False,
 ) -> None:
-    """Run a federation from end to end and draw its plots. An interrupted run goes on with --resume.
+    """Run a federation from end to end and draw it. An interrupted run goes on with --resume.
 
     The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
     """
     from pmafl import budgets, runs
-    from pmafl.callbacks import tensorboard as log_to_tensorboard
+    from pmafl import callbacks as logs
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
+    from pmafl.page import serving, write_run_page
     from pmafl.plots import plot_run
     from pmafl.rounds import Callback
     from pmafl.settings import load
+    from pmafl.world import World
 
     short = {"policy.name": policy, "learning.algorithm": algorithm, "run.seed": seed}
     overrides = assignments(set_) | {key: value for key, value in short.items() if value is not None}
@@ -59,21 +70,29 @@ def run(
     directory = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     this = runs.Run(directory)
     settings = None if resume else load(source, overrides | length)
-    callbacks = [log_to_tensorboard(tensorboard)] if tensorboard else []
+    callbacks: list[Callback] = [logs.tensorboard(tensorboard)] if tensorboard else []
+    callbacks += [log_to(place) for log_to, place in ((logs.wandb, wandb), (logs.mlflow, mlflow)) if place]
     team: Any = {"workers": workers, "engine": engine, "address": address}
     console = screen()
     try:
-        with watching(console) as watch:
+        with watching(console) as watch, serving(directory) as beside:
+
+            def begin(world: World, done: int) -> None:
+                if live:
+                    console.print(f"live at {beside.begin()}", soft_wrap=True)
+                watch.begin(world, done)
+
             seen: list[Callback] = [watch, *callbacks]
             if settings is None:
-                summary = runs.execute(this, seen, rounds=rounds, begin=watch.begin, **team)
+                summary = runs.execute(this, seen, rounds=rounds, begin=begin, **team)
             else:
-                summary = runs.run(this, settings, seen, begin=watch.begin, **team)
+                summary = runs.run(this, settings, seen, begin=begin, **team)
     except KeyboardInterrupt:
         if (directory / "settings.toml").is_file():
             console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
     console.print(summary_table(summary))
     say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
-    overview, *_ = plot_run(this)
-    console.print(f"records and plots are in {directory}; start with {overview}", soft_wrap=True)
+    plot_run(this)
+    page = write_run_page(this)
+    console.print(f"records and plots are in {directory}; start with {page}", soft_wrap=True)

@@ -44,9 +44,10 @@ def schedule(
     PROBLEM.json is one JSON object. The cell: bandwidth_hz, noise_w_per_hz, deadline_s, energy_coefficient,
     local_iterations, tradeoff, and, if known, the number of the round. devices: a list of objects with
     samples, cycles_per_sample, max_frequency_hz, max_power_w, channel_gain, queue_j and upload_bits, and, if
-    known, id (a name of your own), budget_j, energy_cap_j, available, rounds_since and last_loss. What is the
-    same for all devices, such as upload_bits and budget_j, may stand once beside the cell. scheduled: a list
-    of devices that fixes the set. outlook and outcome: for policies that plan or remember.
+    known, id (a name of your own), budget_j, energy_cap_j, available, rounds_since, last_loss,
+    circuit_power_w, receive_energy_j and download_time_s. What is the same for all devices, such as
+    upload_bits and budget_j, may stand once beside the cell. scheduled: a list of devices that fixes the set.
+    outlook and outcome: for policies that plan or remember.
 
     The answer (--json) lists who is scheduled, and for each device in order bandwidth_share, compute_time_s,
     upload_time_s, frequency_hz, power_w, compute_energy_j, upload_energy_j and queue_after_j; objective,

@@ -74,20 +74,19 @@ def _is_dataset(given: object) -> bool:
 
 def _partitions(given: Any) -> list[Any]:
     """All parts of a flwr-datasets object, in order."""
+    first = given.load_partition(0)  # some know their number only then
     partitioners = getattr(given, "partitioners", None)
     count = (partitioners["train"] if partitioners else given).num_partitions
-    return [given.load_partition(number) for number in range(count)]
+    return [first, *(given.load_partition(number) for number in range(1, count))]
 
 
 def _of_clients(parts: Sequence[Any], reading: Reading, where: str) -> dict[str, Any]:
     """The samples of all parts, each a client that is called by its number."""
     found = [_of_one(part, reading, f"{where}, part {number}") for number, part in enumerate(parts)]
-    names = list(found[0])
+    names = [name for name in found[0] if name != reading.client]  # the part says whose it is
     for number, arrays in enumerate(found):
-        if list(arrays) != names or reading.client in arrays:
-            raise InputError(
-                f"{where}, part {number}: has {', '.join(arrays)}; parts must all have the same arrays"
-            )
+        if not arrays.keys() >= set(names):
+            raise InputError(f"{where}, part {number}: has {', '.join(arrays)}; must have {', '.join(names)}")
     try:
         merged = {name: np.concatenate([arrays[name] for arrays in found]) for name in names}
     except ValueError as error:

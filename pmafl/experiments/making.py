@@ -26,7 +26,9 @@ def make(
 ) -> Path:
     """Run what is missing of one figure on one data set, keep it as it finishes, and write the files."""
     figure, archive, file = figure_module(name), Archive(results, directories=True), f"{name}-{scale.suffix}"
-    with running(f"{name} {scale.suffix}", *where, archive.unfinished, keeper(archive, file)) as run:
+    with running(
+        f"{name} {scale.suffix}", *where, unfinished=archive.unfinished, after=keeper(archive, file)
+    ) as run:
         study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run, archive)
         run(distinct([*study.wireless, *wanted(study.jobs, only)]))
     archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))

@@ -94,7 +94,9 @@ def train(message: Message, context: Context) -> Message:
             learning.device_samples(0),
             stream(device.settings.run.seed, "batches", task.round, device.number),
         )
-    if not is_sound({**trained.upload, **{f"held {name}": (v,) for name, v in trained.memory.items()}}):
+    sent = method.read(device.number, trained.upload)
+    held = {f"held {name}": values for name, values in trained.memory.items()}
+    if not is_sound({name: (values,) for name, values in {**sent, **held}.items()}):
         raise Diverged("training gave values that are no numbers or exploded: all stays as it was")
     if trained.memory:
         heads.save(Head(task.round, _arrays(before), _arrays(trained.memory)))

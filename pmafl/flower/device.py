@@ -8,7 +8,7 @@ The node's own configuration (``--node-config``) replaces what it knows better:
     data                its own samples: a .npz file with x, y and optionally x_test, y_test
     gain-file           a file with its channel power gain, read every round; else the cell's model
     energy-counter      a file that counts microjoules upwards, as Linux's powercap does; else the model
-    cycles-per-sample, max-frequency-hz, max-power-w, budget-j
+    cycles-per-sample, max-frequency-hz, max-power-w, budget-j, circuit-power-w, receive-power-w
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from pmafl.learning.task import LearningTask
 
 logger = logging.getLogger("flwr.pmafl")
-LIMITS = ("cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")
+LIMITS = (
+    "cycles_per_sample",
+    "max_frequency_hz",
+    "max_power_w",
+    "budget_j",
+    "circuit_power_w",
+    "receive_power_w",
+)
 
 
 class Device:

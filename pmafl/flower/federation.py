@@ -98,7 +98,8 @@ class Federation:
         assert learning is not None, "a federation learns"
         orders = {device: _order(self._world, decision, device) for device in decision.scheduled_devices}
         server = self._method.received(learning.server)
-        uploads = self._nodes.train(round_index, orders, self._profiles, server, self._method.form)
+        method = self._method
+        uploads = self._nodes.train(round_index, orders, self._profiles, server, method.form, method.read)
         for device, upload in uploads.items():  # in the order of their numbers: the same bits every time
             yield _result(device, upload)
 
@@ -107,11 +108,16 @@ class Federation:
         able = [device for device in self._profiles if device not in set(failed)]
         self._scored = self._nodes.evaluate(round_index, able, self._method.received(learning.server))
         self._scores.update(self._scored)
-        known = [self._scores[device] for device in sorted(self._scores)]
+        known = sorted(self._scores)
         if not known:
             return None
-        scores = np.array([(score.accuracy, score.loss) for score in known])
-        return metrics_of(scores, regression=self._method.model.objective.regression)
+        scores = np.array([(self._scores[device].accuracy, self._scores[device].loss) for device in known])
+        every = np.full((self._fleet.devices, 2), nan)
+        every[known] = scores
+        regression = self._method.model.objective.regression
+        metrics, score = metrics_of(scores, regression=regression), every[:, 0]
+        accuracy, error = (None, score) if regression else (score, None)
+        return replace(metrics, device_accuracy=accuracy, device_error=error, device_loss=every[:, 1])
 
     def notes(self, round_index: int) -> Mapping[str, Any]:
         conduct, answered, scored = self._nodes.conduct, list(self._profiles), self._scored

@@ -18,7 +18,8 @@ BELIEVED_FACTOR = 1000.0  # by which a device may differ from the settings' flee
 ENERGY_FACTOR = 10.0  # a counter sees a whole machine, the model its CPU alone
 CLOCK_TOLERANCE = 0.1  # clocks of devices do not run alike
 REPEATED = 1e-6  # relative error of a number that a device was told and only repeats
-DECLARED = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j")
+DRAWN = ("circuit_power_w", "receive_power_w")  # may be nothing, and no more than a transmitter may draw
+DECLARED = ("samples", "cycles_per_sample", "max_frequency_hz", "max_power_w", "budget_j", *DRAWN)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def limits_of(world: World, timeout_s: float) -> Limits:
         values = getattr(world.fleet, name)
         least, most = float(values.min()) / BELIEVED_FACTOR, float(values.max()) * BELIEVED_FACTOR
         declared[name] = (max(least, 1.0 if name == "samples" else SMALLEST), min(most, LARGEST))
+    for name in DRAWN:
+        declared[name] = (0.0, max(declared[name][1], declared["max_power_w"][1]))
     return Limits(
         devices=world.fleet.devices,
         declared=declared,

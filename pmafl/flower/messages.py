@@ -7,7 +7,7 @@ gives back exactly what was asked for, or raises `Refused` with the reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pmafl.learning.method import Upload as Weights
+
+    Reading = Callable[[Weights], Mapping[str, Tensor]]
 
 PROFILE, ORDER, REPORT, SCORE, WEIGHTS, TASK = "profile", "order", "report", "score", "weights", "task"
 MOST = 1e15  # of any quantity here; what is possible is for `limits` to say
@@ -63,6 +65,8 @@ class Profile:
     max_power_w: float
     budget_j: float
     channel_gain: float
+    circuit_power_w: float = 0.0
+    receive_power_w: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Order:
     upload_time_s: float
     compute_energy_j: float
     upload_energy_j: float
+    awake_energy_j: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -150,11 +155,14 @@ def read_score(content: RecordDict) -> Score:
     return _numbers(_only(content, SCORE), Score)
 
 
-def read_upload(content: RecordDict, like: Weights) -> Upload:
-    """An upload with the form of `like` and values that a network can have."""
+def read_upload(content: RecordDict, like: Weights, reading: Reading | None = None) -> Upload:
+    """An upload with the form of `like` and values that a network can have.
+
+    `reading` gives the numbers in what was sent; left out, these are only rounded.
+    """
     size_bytes = sum(record.count_bytes() for record in content.values())
     report = _numbers(_only(content, REPORT, WEIGHTS), Report)
-    return Upload(read_weights(content, like), report, size_bytes)
+    return Upload(read_weights(content, like, reading), report, size_bytes)
 
 
 def weights_record(weights: Weights) -> ArrayRecord:
@@ -170,9 +178,11 @@ def tensors_record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
     return weights_record({name: (values,) for name, values in tensors.items()})
 
 
-def read_weights(content: RecordDict, like: Weights) -> Weights:
+def read_weights(content: RecordDict, like: Weights, reading: Reading | None = None) -> Weights:
     """What a message holds, if it has the form of `like` and values that a network can have."""
     import torch
+
+    from pmafl.learning.uploads import BadMessage
 
     record = content.array_records.get(WEIGHTS) or ArrayRecord()
     expected = _parts(like)
@@ -186,7 +196,13 @@ def read_weights(content: RecordDict, like: Weights) -> Weights:
             raise Refused(f"its {key} is {form} in {len(array.data)} bytes; must be {needed}")
         tensors[key] = torch.from_numpy(np.frombuffer(array.data, dtype).copy())
     weights = {name: tuple(tensors[f"{name}/{i}"] for i in range(len(parts))) for name, parts in like.items()}
-    if not is_sound(weights):
+    try:
+        read: Weights = weights
+        if reading:
+            read = {name: (values,) for name, values in reading(weights).items()}
+    except BadMessage as error:
+        raise Refused(f"its upload has {error}") from None
+    if not is_sound(read):
         raise Refused(f"its weights have values that are not finite, or beyond {MOST_PARAMETER:g}")
     return weights
 

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from flwr.app import Message, MessageType, RecordDict
@@ -99,8 +100,12 @@ class Nodes:
         profiles: Mapping[int, Profile],
         server: Mapping[str, Tensor],
         form: Callable[[int], Weights],
+        reading: Callable[[int, Weights], Mapping[str, Tensor]] | None = None,
     ) -> dict[int, Upload]:
-        """Have devices train, each by its order; give what arrived in time, can be, and has its form."""
+        """Have devices train, each by its order; give what arrived in time, can be, and has its form.
+
+        `reading` gives the numbers in an upload; left out, these are only rounded.
+        """
         parameters = tensors_record(server)
         contents = {
             device: RecordDict({ORDER: order_record(order), WEIGHTS: parameters})
@@ -108,7 +113,7 @@ class Nodes:
         }
 
         def read(device: int, content: RecordDict) -> Upload:
-            upload = read_upload(content, form(device))
+            upload = read_upload(content, form(device), partial(reading, device) if reading else None)
             self._limits.check_report(upload.report, profiles[device], orders[device])
             return upload
 

@@ -14,14 +14,19 @@ from pmafl.learning.model import Model
 
 
 class Autograd:
-    """Adds gradients to `model.gradient`. In bf16 torch's autocast chooses what is rounded."""
+    """Adds gradients to `model.gradient`. In bf16 torch's autocast chooses what is rounded.
+
+    left: how many parameters are left for the caller to step: all.
+    """
 
     def __init__(self, model: Model, precision: torch.dtype) -> None:
-        self.model, self._precision = model, precision
+        self.model, self.left, self._precision = model, model.parameters, precision
         self._forward: Callable[[Tensor], Tensor] = model
 
-    def begin(self, samples: Samples, part: Part, steps: int = 1) -> Samples:
-        """Choose the part to train; its gradient starts at zero. The number of steps changes nothing.
+    def begin(
+        self, samples: Samples, part: Part, steps: int = 1, rates: tuple[float, float] | None = None
+    ) -> Samples:
+        """Choose the part to train; its gradient starts at zero. Steps and rates change nothing.
 
         Where only the predictor is trained, the features stay as they are: they are computed now, once, and
         returned as the samples to train on.
@@ -33,7 +38,7 @@ class Autograd:
         self._forward = model
         if part == "predictor" and model.layered and not (model.stochastic or model.coupled):
             self._forward = model.predictor
-            with torch.no_grad(), self._arithmetic():
+            with torch.no_grad(), arithmetic(self._precision, model.flat):
                 features = [model.extractor(rows) for rows in torch.split(samples.x, model.chunk)]
             return Samples(torch.cat(features), samples.y)
         return samples
@@ -49,14 +54,16 @@ class Autograd:
         count = len(samples.y)
         # Where samples of a batch see each other, it goes through the network whole.
         for x, y in samples.chunks(count if self.model.coupled else self.model.chunk):
-            with self._arithmetic():
+            with arithmetic(self._precision, self.model.flat):
                 scores = self._forward(x)
             share = self.model.objective.summed(scores.float(), y) / count
             (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()
 
-    def _arithmetic(self) -> torch.autocast | nullcontext[None]:
-        if self._precision == torch.float32:
-            return nullcontext()
-        return torch.autocast(self.model.flat.device.type, dtype=self._precision)
+
+def arithmetic(precision: torch.dtype, values: Tensor) -> torch.autocast | nullcontext[None]:
+    """Where networks run in this precision, on the device that the values are on."""
+    if precision == torch.float32:
+        return nullcontext()
+    return torch.autocast(values.device.type, dtype=precision)

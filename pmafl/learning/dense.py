@@ -1,46 +1,71 @@
-"""Gradients of a dense network (Linear and ReLU in turn, cross-entropy on top), written out by hand.
+"""Gradients of a network that ends in dense layers (Linear, ReLU, Dropout), these written out by hand.
 
-Against autograd this saves what surrounds the matrix products: they go straight into the gradient vector, and
-nothing is computed below the lowest trained layer. Full-batch steps save a quarter of the products too
-(`_SampleSpaceLayer`). `Dense` does what `autograd.Autograd` does, which serves all other networks and is the
+Against autograd this saves what surrounds the matrix products: they go straight into the gradient vector or,
+where a step is nothing but the gradient, into the weights; dropout's masks are cheaper; and nothing is
+computed below the lowest trained layer. Full-batch steps save a quarter of the products too
+(`_SampleSpaceLayer`). What stands below the dense layers, such as convolutions, is the stem: autograd
+differentiates it. `Dense` does what `autograd.Autograd` does, which serves all other networks and is the
 check for this one.
 """
+
+import re
 
 import torch
 from torch import Tensor, nn
 
+from pmafl.learning.autograd import arithmetic
 from pmafl.learning.inputs import Part, Samples
-from pmafl.learning.model import Model, view_like
+from pmafl.learning.model import Model, is_stochastic, view_like
+
+INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32}
+
+# A network by its members' letters: Linear layers with a ReLU between them, and dropout before any. Above a
+# stem something must flatten, or its outputs might not be one vector per sample.
+WHOLE = re.compile(r"F*D?F*L(RD?L)*")
+ABOVE_STEM = re.compile(r"(D?F+|F+D?F*)L(RD?L)*")
 
 
-def is_dense(model: Model) -> bool:
-    """Whether the model is a chain of Linear layers with bias and a ReLU after each but the last."""
-    kinds = [type(member) for member in model.members if not _flattens(member)]
-    layers = _linear_layers(model.members)
-    chain: list[type[nn.Module]] = [nn.Linear, nn.ReLU] * len(layers)
-    whole = model.layered and not (model.frozen or model.objective.regression)
-    return whole and kinds == chain[:-1] and all(layer.bias is not None for layer in layers)
+def dense_part(model: Model) -> int | None:
+    """Where, among the model's members, its dense part begins; None if it has none that is known here."""
+    known = model.layered and not (model.frozen or model.coupled or model.objective.regression)
+    letters = "".join(map(_letter, model.members)) if known else ""
+    if WHOLE.fullmatch(letters):
+        return 0
+    return next((start for start in range(len(letters)) if ABOVE_STEM.fullmatch(letters, start)), None)
+
+
+def _letter(member: nn.Module) -> str:
+    if type(member) is nn.Linear and member.bias is not None:
+        return "L"
+    if type(member) is nn.Flatten and (member.start_dim, member.end_dim) == (1, -1):
+        return "F"
+    return {nn.ReLU: "R", nn.Dropout: "D"}.get(type(member), "?")
 
 
 class _Layer:
-    """One Linear layer, its parameters and their gradient as views of flat vectors."""
+    """One Linear layer, its parameters and where their gradient is added as views of flat vectors.
 
-    def __init__(self, linear: nn.Linear, weights: Tensor, gradient: Tensor) -> None:
+    `dropped` is the share of its inputs that are set to zero; the others are scaled up by `boost`.
+    """
+
+    def __init__(self, linear: nn.Linear, dropped: float, weights: Tensor, gradient: Tensor) -> None:
         self.weight, self.bias = view_like(linear.weight, weights), view_like(linear.bias, weights)
         self.weight_gradient = view_like(linear.weight, gradient)
         self.bias_gradient = view_like(linear.bias, gradient)
+        self.position = int(linear.weight.storage_offset())
+        self.dropped, self.boost = dropped, 1 / (1 - dropped) if dropped < 1 else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         # Faster than addmm, which first fills the result with copies of the bias.
         return torch.mm(x, self.weight.t()).add_(self.bias)
 
-    def add_gradient(self, x: Tensor, delta: Tensor) -> None:
-        """From the inputs and the derivative with respect to the outputs."""
-        self.bias_gradient.add_(delta.sum(0, dtype=torch.float32))
+    def add_gradient(self, x: Tensor, delta: Tensor, factor: float = 1.0) -> None:
+        """From the inputs and the derivative with respect to the outputs, times a factor."""
+        self.bias_gradient.add_(delta.sum(0, dtype=torch.float32), alpha=factor)
         if x.dtype == torch.float32:
-            self.weight_gradient.addmm_(delta.t(), x)
+            self.weight_gradient.addmm_(delta.t(), x, alpha=factor)
         else:
-            self.weight_gradient.add_(delta.t() @ x)
+            self.weight_gradient.add_(delta.t() @ x, alpha=factor)
 
 
 class _SampleSpaceLayer:
@@ -54,6 +79,8 @@ class _SampleSpaceLayer:
     the derivative with respect to Z; momentum and proximal term are linear and work on A as on W. A and its
     gradient lie where those of W lie, so whoever makes the steps need not know.
     """
+
+    dropped, boost = 0.0, 1.0
 
     def __init__(self, layer: _Layer, x: Tensor) -> None:
         self._layer, self._x = layer, x
@@ -72,15 +99,15 @@ class _SampleSpaceLayer:
         """Whether A fits in the place of W, and takes fewer multiply-adds than W."""
         outputs, inputs = layer.weight.shape
         added, spared = samples * (inputs + (steps - 1) * outputs), 2 * (steps - 1) * inputs * outputs
-        return samples <= inputs and added < spared
+        return samples <= inputs and added < spared and not layer.dropped
 
     def forward(self, x: Tensor) -> Tensor:
         if not self._moved:
             return self._outputs.clone()
         return torch.mm(self._products, self._coefficients).add_(self._outputs)
 
-    def add_gradient(self, x: Tensor, delta: Tensor) -> None:
-        self._gradient.add_(delta)
+    def add_gradient(self, x: Tensor, delta: Tensor, factor: float = 1.0) -> None:
+        self._gradient.add_(delta, alpha=factor)
         self._moved = True
 
     def finish(self) -> None:
@@ -91,43 +118,77 @@ class _SampleSpaceLayer:
 
 
 class Dense:
-    """Adds gradients to `model.gradient`.
+    """Adds gradients to `model.gradient`, or makes plain steps in the weights.
 
     In bf16 the products run on a rounded copy of the weights; weights and gradient stay float32.
+
+    left: how many parameters, the first ones, are left for the caller to step.
     """
 
-    def __init__(self, model: Model, precision: torch.dtype) -> None:
-        self.model = model
+    def __init__(self, model: Model, precision: torch.dtype, start: int) -> None:
+        self.model, self.left, self._start = model, model.parameters, start
         self._weights = model.flat.to(precision)  # the same vector in fp32
-        self._plain = [
-            _Layer(linear, self._weights, model.gradient) for linear in _linear_layers(model.members)
-        ]
-        self._layers: list[_Layer | _SampleSpaceLayer] = [*self._plain]
-        self._split = len(_linear_layers(list(model.extractor.modules())))
-        self._trained = range(len(self._layers))
+        self._adding, self._stepping = (
+            [
+                _Layer(member, _dropped_before(member, model.members), self._weights, target)
+                for member in model.members[start:]
+                if isinstance(member, nn.Linear)
+            ]
+            for target in (model.gradient, model.flat)
+        )
+        self._layers: list[_Layer | _SampleSpaceLayer] = [*self._adding]
+        self._split = self._layers_in(len(model.extractor))
+        self._stem: nn.Module | None = None
+        self._run = self._trained = range(len(self._layers))
+        self._factors = [1.0] * len(self._layers)
+
+    def begin(
+        self, samples: Samples, part: Part, steps: int = 1, rates: tuple[float, float] | None = None
+    ) -> Samples:
+        """Choose what to train; its gradient starts at zero.
+
+        What is below and draws no random numbers is run now, once, and what it gives is returned as the
+        samples to train on. If all of these will be in each of `steps` batches, and more than one follows,
+        `finish` must be called. If `rates` are given (the extractor's and the predictor's), `differentiate`
+        makes plain steps in the dense part, at once; a batch must then fit in one chunk.
+        """
+        model, end = self.model, len(self._adding)
+        self.left = self._adding[0].position if rates else model.parameters
+        model.gradient[: self.left].zero_()
+        model.prepare_training()
+        model.train_only(shared=part != "predictor", personal=part != "extractor")
+        split = self._split
+        self._trained = {"all": range(end), "extractor": range(split), "predictor": range(split, end)}[part]
+        self._layers = [*(self._stepping if rates else self._adding)]
+        if rates:
+            self._factors = [-rates[0]] * split + [-rates[1]] * (end - split)
+        else:
+            self._factors = [1.0] * end
+        below = _leading_steady(model.members[: len(model.extractor)]) if part == "predictor" else 0
+        self._stem = model.chain(below, self._start) if below < self._start else None
+        self._run = range(self._layers_in(below), end)
+        return Samples(self._run_below(samples.x, below, steps), samples.y)
 
     @torch.no_grad()
-    def begin(self, samples: Samples, part: Part, steps: int = 1) -> Samples:
-        """Choose the layers to train; their gradient starts at zero.
-
-        Layers below them are run now, once, and what they give is returned as the samples to train on. If all
-        of these will be in each of `steps` batches, and more than one follows, `finish` must be called.
-        """
-        self.model.gradient.zero_()
-        self._layers = [*self._plain]
-        split, end = self._split, len(self._layers)
-        self._trained = {"all": range(end), "extractor": range(split), "predictor": range(split, end)}[part]
-        x = samples.x.flatten(1).to(self._weights.dtype)
-        if below := range(self._trained.start):
+    def _run_below(self, x: Tensor, below: int, steps: int) -> Tensor:
+        """What the first `below` members of the network give, in the form that the steps begin with."""
+        if below and self._start:
+            stem = self.model.chain(0, min(below, self._start))
+            with arithmetic(self._weights.dtype, self._weights):
+                x = torch.cat([stem(rows) for rows in torch.split(x, self.model.chunk)])
+        if self._stem is not None:
+            return x
+        x = x.flatten(1).to(self._weights.dtype)
+        if layers := range(self._run.start):
             self._weights.copy_(self.model.flat)
-            x = torch.cat([self._forward(rows, below)[-1] for rows in torch.split(x, self.model.chunk)])
+            x = torch.cat([self._forward(rows, layers)[-1] for rows in torch.split(x, self.model.chunk)])
         elif (
-            _SampleSpaceLayer.pays(self._plain[0], len(x), steps)
+            _SampleSpaceLayer.pays(self._adding[0], len(x), steps)
             and x.dtype == torch.float32
             and len(x) <= self.model.chunk
         ):
-            self._layers[0] = _SampleSpaceLayer(self._plain[0], x)
-        return Samples(x, samples.y)
+            self._layers[0] = _SampleSpaceLayer(self._adding[0], x)
+        return x
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -135,9 +196,8 @@ class Dense:
         if isinstance(first := self._layers[0], _SampleSpaceLayer):
             first.finish()
 
-    @torch.inference_mode()
     def differentiate(self, samples: Samples, scale: float = 1.0, loss: Tensor | None = None) -> None:
-        """Add `scale` times the mean loss's gradient, in the layers that are trained.
+        """Add `scale` times the mean loss's gradient, in the layers that are trained, or make their steps.
 
         The mean loss itself is added to `loss`, if that is given.
         """
@@ -145,16 +205,39 @@ class Dense:
             self._weights.copy_(self.model.flat)
         count = len(samples.y)
         for x, y in samples.chunks(self.model.chunk):
-            *inputs, scores = self._forward(x, range(self._trained.start, len(self._layers)))
-            # Softmax and cross-entropy spelt out: torch's own are slow on rows of few classes.
-            scores = scores.float()
-            scores -= scores.amax(1, keepdim=True)
-            if loss is not None:
-                loss += (scores.exp().sum(1).log() - scores.gather(1, y[:, None])[:, 0]).sum() / count
-            weights = scores.exp_()
-            delta = weights.div_(weights.sum(1, keepdim=True).mul_(count / scale))
-            delta.scatter_(1, y[:, None], -scale / count, reduce="add")
-            self._backward(inputs, delta.to(x.dtype))
+            if self._stem is None:
+                self._differentiate(x, y, scale, count, loss)
+                continue
+            with arithmetic(self._weights.dtype, self._weights):
+                features = self._stem(x)
+            inputs = features.detach().flatten(1).to(self._weights.dtype)
+            delta = self._differentiate(inputs, y, scale, count, loss, features.requires_grad)
+            if delta is not None:
+                features.backward(delta.view(features.shape).to(features.dtype))
+
+    @torch.inference_mode()
+    def _differentiate(
+        self,
+        x: Tensor,
+        y: Tensor,
+        scale: float,
+        count: int,
+        loss: Tensor | None,
+        wanted: bool = False,
+    ) -> Tensor | None:
+        """The dense part of a chunk of a batch of `count` samples; the derivative of x, where wanted."""
+        mask = _mask(x, self._layers[self._run.start])
+        *inputs, scores = self._forward(x if mask is None else x * mask, self._run)
+        # Softmax and cross-entropy spelt out: torch's own are slow on rows of few classes.
+        scores = scores.float()
+        scores -= scores.amax(1, keepdim=True)
+        if loss is not None:
+            loss += (scores.exp().sum(1).log() - scores.gather(1, y[:, None])[:, 0]).sum() / count
+        weights = scores.exp_()
+        delta = weights.div_(weights.sum(1, keepdim=True).mul_(count / scale))
+        delta.scatter_(1, y[:, None], -scale / count, reduce="add")
+        derivative = self._backward(inputs, delta.to(x.dtype), wanted)
+        return derivative if derivative is None or mask is None else derivative.mul_(mask)
 
     def _forward(self, x: Tensor, layers: range) -> list[Tensor]:
         """The input of each of the layers, and the output of the last."""
@@ -163,22 +246,62 @@ class Dense:
             values.append(self._layers[number].forward(values[-1]))
             if number + 1 < len(self._layers):
                 values[-1].relu_()
+            if number + 1 in layers and (mask := _mask(values[-1], self._layers[number + 1])) is not None:
+                values[-1].mul_(mask)
         return values
 
-    def _backward(self, inputs: list[Tensor], delta: Tensor) -> None:
-        """From the derivative with respect to the scores, `delta`, down to the lowest trained layer."""
-        start = self._trained.start
-        for number in reversed(range(start, len(self._layers))):
-            x = inputs[number - start]
+    def _backward(self, inputs: list[Tensor], delta: Tensor, wanted: bool) -> Tensor | None:
+        """From the derivative with respect to the scores, `delta`, down to the lowest trained layer.
+
+        Where the derivative with respect to the first input is wanted, down to that.
+        """
+        first = self._run.start
+        lowest = first if wanted else self._trained.start
+        for number in reversed(range(lowest, len(self._layers))):
+            x, layer, below = inputs[number - first], self._layers[number], None
+            if number > lowest or wanted:
+                below = torch.mm(delta, self._adding[number].weight)  # before a step changes the weights
             if number in self._trained:
-                self._layers[number].add_gradient(x, delta)
-            if number > start:
-                delta = torch.mm(delta, self._plain[number].weight).mul_(x.sign_())  # the ReLU's derivative
+                layer.add_gradient(x, delta, self._factors[number])
+            if number == lowest:
+                return below
+            assert below is not None
+            delta = below.mul_(x.sign_())  # the derivative of the ReLU, and of dropout but for its factor
+            if layer.dropped:
+                delta.mul_(layer.boost)
+        return None
+
+    def _layers_in(self, members: int) -> int:
+        """How many dense layers begin within the first members of the network."""
+        return sum(isinstance(member, nn.Linear) for member in self.model.members[self._start : members])
 
 
-def _linear_layers(members: list[nn.Module]) -> list[nn.Linear]:
-    return [member for member in members if isinstance(member, nn.Linear)]
+def _leading_steady(members: list[nn.Module]) -> int:
+    """How many members there are before the first that gives something else every time."""
+    return next((number for number, member in enumerate(members) if is_stochastic(member)), len(members))
 
 
-def _flattens(member: nn.Module) -> bool:
-    return isinstance(member, nn.Flatten) and (member.start_dim, member.end_dim) == (1, -1)
+def _dropped_before(linear: nn.Module, members: list[nn.Module]) -> float:
+    """The probability of the dropout between a Linear layer and what comes before it."""
+    number = members.index(linear)
+    while number and _letter(members[number - 1]) in "DF":
+        number -= 1
+        if isinstance(member := members[number], nn.Dropout):
+            return member.p
+    return 0.0
+
+
+def _mask(x: Tensor, layer: _Layer | _SampleSpaceLayer) -> Tensor | None:
+    """What dropout multiplies a layer's inputs by: 0, or the factor that keeps their mean.
+
+    The random numbers are of as few bits as tell the probability exactly, or of 32; drawing a floating-point
+    number for every input, as torch does, takes ten times as long.
+    """
+    if not layer.dropped:
+        return None
+    bits = next((bits for bits in (8, 16) if (layer.dropped * 2**bits).is_integer()), 32)
+    words = torch.empty(-(-x.numel() * bits // 64), dtype=torch.int64, device=x.device)
+    numbers = words.random_(-(2**63), None).view(INTEGERS[bits])[: x.numel()].view(x.shape)
+    kept = torch.empty_like(x)
+    torch.ge(numbers, round(layer.dropped * 2**bits) - 2 ** (bits - 1), out=kept)
+    return kept.mul_(layer.boost)

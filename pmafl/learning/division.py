@@ -14,9 +14,11 @@ from fnmatch import fnmatchcase
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
+from pmafl.learning.algorithms import Split
 from pmafl.settings import LearningSettings
 
 WITHOUT = "!"
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 NAMES_SHOWN = 20
 
 
@@ -37,13 +39,21 @@ class Division:
     missing: str = ""
 
 
-def divide(module: nn.Module, learning: LearningSettings, buffers: dict[str, Tensor]) -> Division:
-    """Divide a network as the settings say; `buffers` are those that go with the parameters around them."""
+def divide(
+    module: nn.Module, learning: LearningSettings, buffers: dict[str, Tensor], split: Split = "settings"
+) -> Division:
+    """Divide a network as the settings say; `buffers` are those that go with the parameters around them.
+
+    A `split` by "norms" shares everything but normalisation layers instead, whatever the settings.
+    """
     named = [(name, p) for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad]
     values: list[tuple[str, Tensor]] = [*named, *buffers.items()]
     layers = _layers(list(members(module)) if isinstance(module, nn.Sequential) else [])
     own = [_of_layer(layer, {id(value) for _, value in values}) for layer in layers]
     tied = len(set().union(*own)) < sum(map(len, own))
+    if split == "norms":
+        chosen = {id(value) for _, value in values} - _of_norms(module)
+        return Division(frozenset(chosen), layers, -1 if tied else _leading(own, chosen))
     if learning.shared or learning.shared_prefix:
         chosen = _by_patterns(learning, module, values) if learning.shared else _by_prefix(learning, values)
         return Division(frozenset(chosen), layers, -1 if tied else _leading(own, chosen))
@@ -105,6 +115,11 @@ def _leading(own: list[set[int]], chosen: set[int]) -> int:
             return -1
         left -= values
     return -1 if left else len(own)
+
+
+def _of_norms(module: nn.Module) -> set[int]:
+    norms = [member for member in module.modules() if isinstance(member, NORMS)]
+    return {id(value) for norm in norms for value in (*norm.parameters(), *norm.buffers())}
 
 
 def _by_prefix(learning: LearningSettings, values: list[tuple[str, Tensor]]) -> set[int]:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from pmafl.errors import InputError
 from pmafl.learning.autograd import Autograd
-from pmafl.learning.dense import Dense, is_dense
+from pmafl.learning.dense import Dense, dense_part
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
-# From several vectors and a batch to the loss that is reported, and the slope of each vector.
+# From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
 Slopes = Callable[[Sequence[Tensor], Samples], tuple[float, Sequence[Tensor]]]
 SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
 
@@ -39,7 +39,8 @@ class Engine:
         self.batch_size = learning.batch_size
         self.first_loss: float | None = None
         precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
-        self._passes = Dense(model, precision) if is_dense(model) else Autograd(model, precision)
+        start = dense_part(model)
+        self._passes = Autograd(model, precision) if start is None else Dense(model, precision, start)
 
     def train(
         self,
@@ -61,13 +62,18 @@ class Engine:
         pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
         `part` leaves the other as it is.
         """
-        model, groups = self.model, self._groups(part)
-        if not groups:
+        model = self.model
+        if not self._places(part):
             return weights.clone()
         model.load(weights)
         # Steps of one same batch may be made in another basis, in which only the start is a known centre.
         same_batch = not self.batch_size and correction is None and (centre is None or not proximal_weight)
-        samples = self._passes.begin(samples, part, steps=iterations if same_batch else 1)
+        # Without momentum and what is added to it, a step is the gradient of one batch and nothing else.
+        plain = not (self.momentum or proximal_weight) and correction is None
+        plain = plain and 0 < self.batch_size <= model.chunk
+        rates = (self.extractor_rate, self.predictor_rate) if plain else None
+        samples = self._passes.begin(samples, part, iterations if same_batch else 1, rates)
+        groups, gradient = self._groups(part, self._passes.left), model.gradient[: self._passes.left]
         start = model.flat.clone() if proximal_weight and centre is None else centre
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
@@ -76,7 +82,7 @@ class Engine:
             for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
-                    model.gradient.mul_(unit)
+                    gradient.mul_(unit)
                     unit = 1.0
                 if loss is not None and passed < len(samples.y):  # still in the first pass
                     self._passes.differentiate(batch, 1 / unit, one := torch.zeros_like(loss))
@@ -119,6 +125,8 @@ class Engine:
                     momentum.mul_(self.momentum).add_(slope)
                     for place, rate in self._places("all"):
                         weights[place].add_(momentum[place], alpha=-rate)
+                    for place in self._statistics():
+                        weights[place].sub_(slope[place])
         if report:
             self.first_loss = loss
         return points
@@ -136,10 +144,21 @@ class Engine:
         for _ in range(steps):
             repeats = self.momentum * repeats + 1
             total += repeats
-        mean = before - after
+        mean = torch.zeros_like(before)
         for place, rate in self._places("all"):
-            mean[place] /= rate * total
+            mean[place] = (before[place] - after[place]) / (rate * total)
         return mean
+
+    def slope(self, weights: Tensor, batch: Samples) -> tuple[float, Tensor]:
+        """Mean loss and gradient of a batch, and in the place of running statistics what it takes off them.
+
+        They need neither rate nor momentum: a batch has moved them as far as they go.
+        """
+        loss, gradient = self.gradient(weights, batch)
+        self.model.collect_buffers()
+        for place in self._statistics():
+            gradient[place] = weights[place] - self.model.flat[place]
+        return loss, gradient
 
     def gradient(self, weights: Tensor, samples: Samples) -> tuple[float, Tensor]:
         """Mean loss over the samples and its gradient, at `weights`."""
@@ -148,13 +167,14 @@ class Engine:
         self._passes.differentiate(self._passes.begin(samples, "all"), loss=loss)
         return float(loss), self.model.gradient.clone()
 
-    def _groups(self, part: Part) -> list[tuple[Tensor, Tensor, float]]:
-        """Parts of parameters and gradient with the rate of each."""
+    def _groups(self, part: Part, end: int) -> list[tuple[Tensor, Tensor, float]]:
+        """Parts of the first parameters, up to `end`, and of their gradient, with the rate of each."""
         model = self.model
-        return [(model.flat[place], model.gradient[place], rate) for place, rate in self._places(part)]
+        places = [(slice(place.start, min(place.stop, end)), rate) for place, rate in self._places(part)]
+        return [(model.flat[w], model.gradient[w], rate) for w, rate in places if w.stop > w.start]
 
     def _places(self, part: Part) -> list[tuple[slice, float]]:
-        """Slices of a vector with the rate of each; one slice where one rate serves all."""
+        """Slices of a vector that steps change, with the rate of each; one where one rate serves all."""
         model = self.model
         if part != "all" and model.undivided:
             raise InputError(model.undivided)
@@ -165,6 +185,12 @@ class Engine:
         else:
             places = {"all": [extractor, predictor], "extractor": [extractor], "predictor": [predictor]}[part]
         return [(place, rate) for place, rate in places if place.stop > place.start]
+
+    def _statistics(self) -> list[slice]:
+        """Slices of a vector that hold running statistics."""
+        first, second = self.model.trained
+        places = slice(first.stop, second.start), slice(second.stop, self.model.parameters)
+        return [place for place in places if place.stop > place.start]
 
     def batches(self, samples: Samples, rng: np.random.Generator, iterations: int) -> Iterator[Samples]:
         """The batches of so many passes; the order of a pass is drawn when its first batch is asked for."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
+from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
 from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
@@ -60,15 +61,19 @@ class Model:
     vocabulary: int = 0
 
     def __init__(
-        self, module: nn.Module, learning: LearningSettings, changing: Set[str] = frozenset()
+        self,
+        module: nn.Module,
+        learning: LearningSettings,
+        changing: Set[str] = frozenset(),
+        split: Split = "settings",
     ) -> None:
-        """`changing` are the names of the buffers that training changes."""
+        """`changing` are the names of the buffers that training changes; `split` says what divides it."""
         self.name, self.module = learning.model, module
         self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
         statistics = {name: value for name, value in module.named_buffers() if name in changing}
         in_vector = statistics if learning.buffers == "shared" else {}
-        division = divide(module, learning, in_vector)
+        division = divide(module, learning, in_vector, split)
         self.undivided = division.missing
         self.layered = division.leading >= 0
         in_onednn = self.layered and fits_onednn(self.members)
@@ -105,7 +110,7 @@ class Model:
         self._still = {_owner(module, name)[0] for name in changing if learning.buffers == "frozen"}
         normalises = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
-        self.stochastic = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in module.modules())
+        self.stochastic = is_stochastic(module)
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
@@ -116,6 +121,10 @@ class Model:
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.predictor(self.extractor(x))
         return logits
+
+    def chain(self, start: int, end: int) -> nn.Module:
+        """Some of the members of a layered model, in the layout that it runs in."""
+        return type(self.extractor)(*self.members[start:end])
 
     def load(self, values: Tensor, start: int = 0) -> None:
         """Set parameters and buffers from position `start` on."""
@@ -141,6 +150,12 @@ class Model:
                 view.copy_(now.detach())
                 owner._buffers[key] = view
 
+    def state_dict(self, values: Tensor) -> dict[str, Tensor]:
+        """All parameters and buffers by name, as torch knows them, of a model with these values."""
+        self.load(values)
+        self._put_back()
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
             now = owner._buffers[key]
@@ -157,6 +172,7 @@ def build_model(
     rng: np.random.Generator,
     device: torch.device | str = "cpu",
     form: Form = CLASSES_OF_MEASUREMENTS,
+    split: Split = "settings",
 ) -> Model:
     """The model that the settings name, its initial weights drawn from `rng`."""
     module = build_module(learning, input_shape, classes, rng, form)
@@ -166,7 +182,7 @@ def build_model(
         if name in changing and value.dtype != torch.float32:
             setting = f"learning.model = {learning.model!r}"
             raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
-    model = Model(module.to(device), learning, changing)
+    model = Model(module.to(device), learning, changing, split)
     model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
     return model
 
@@ -308,6 +324,11 @@ def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
             position = end
         ends.append(position)
     return vector, ends
+
+
+def is_stochastic(module: nn.Module) -> bool:
+    """Whether a module draws random numbers while it is trained."""
+    return any(isinstance(member, nn.modules.dropout._DropoutNd) for member in module.modules())
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
+RECEIVED_BITS = 32  # per parameter: what the server sends is not rounded
 BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
 
 
@@ -28,15 +29,15 @@ class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
     upload_bits: one number, or an array with an entry per device where uploads differ.
-    download_bits: what a device receives, 32 bits a value. No device is charged for it: as in the paper, the
-        server sends with power of its own.
+    download_bits: what a device receives, 32 bits a value, in the same form. It takes time and energy where
+        the settings give a rate and powers; in the paper the server sends at no cost to the devices.
     tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]
     operations_per_sample: float
     charged_iterations: int
-    download_bits: int = 0
+    download_bits: int | NDArray[np.int64] = 0
     tuning_iterations: int = 0
 
 
@@ -57,13 +58,15 @@ def workload(
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)
+        if algorithm.split == "norms":  # of which there are none
+            split = architecture.parameters
         return charge(learning, algorithm, split, architecture.parameters, described(learning, architecture))
 
     from pmafl.learning.method import sizes_of
     from pmafl.learning.model import build_model, operations
 
     shape = input_shape or ARCHITECTURES.get(learning.model, ARCHITECTURES["mlp"])().input_shape
-    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form)
+    model = build_model(learning, shape, classes, np.random.default_rng(0), form=form, split=algorithm.split)
     counted = operations(learning, model, shape, classes)
     return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
 
@@ -84,27 +87,48 @@ def charge(
 ) -> Workload:
     """The costs of a model with `parameters` parameters, the first `split` of them in the extractor."""
     with blaming(f"algorithm {learning.algorithm!r}"):
-        sizes = algorithm.uploads(split, parameters).values()
-        received = (algorithm.downloads or algorithm.uploads)(split, parameters).values()
-        bits = [upload_bits(size, learning.upload_bits_per_parameter) for size in sizes]
-        if len(lengths := {len(one) for one in bits if not isinstance(one, int)}) > 1:
-            given = " and of ".join(map(str, sorted(lengths)))
-            raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
-        received_bits = sum(32 * int(np.max(size)) for size in received)
+        sent = uploaded_bits(learning, algorithm, split, parameters)
+        downloads = (algorithm.downloads or algorithm.uploads)(split, parameters)
+        received = _total([RECEIVED_BITS * np.asarray(size) for size in downloads.values()])
+    if learning.upload_bits:  # of a model that nobody trains here: as much is received
+        sent = received = round(learning.upload_bits)
     return Workload(
-        upload_bits=sum(bits),
+        upload_bits=sent,
         operations_per_sample=float(operations),
         charged_iterations=algorithm.iterations,
-        download_bits=received_bits,
+        download_bits=received,
         tuning_iterations=algorithm.tuning_iterations,
     )
 
 
-def upload_bits(parameters: int | Sequence[int], bits_per_parameter: int) -> Any:
-    """Size of an upload, the scales of 8-bit uploads included; an array where sizes differ by device."""
-    if np.ndim(parameters):
-        return np.array([upload_bits(size, bits_per_parameter) for size in parameters])  # type: ignore[union-attr]
-    if (parameters := operator.index(parameters)) < 0:  # type: ignore[arg-type]
-        raise InputError(f"the size of an upload is {parameters}; it must be 0 or more")
+def uploaded_bits(learning: LearningSettings, algorithm: Algorithm, split: int, parameters: int) -> Any:
+    """All that a device uploads in a round, in bits; an array where it differs by device."""
+    return _total([upload_bits(size, learning) for size in algorithm.uploads(split, parameters).values()])
+
+
+def _total(bits: Sequence[Any]) -> Any:
+    """Size of all that travels together; an array where it differs by device."""
+    if len(lengths := {len(one) for one in bits if np.ndim(one)}) > 1:
+        given = " and of ".join(map(str, sorted(lengths)))
+        raise InputError(f"gives upload sizes of {given} devices; it must give one for each device")
+    total = sum(bits)
+    return total if np.ndim(total) else int(total)
+
+
+def upload_bits(parameters: int | Sequence[int], learning: LearningSettings) -> Any:
+    """Size of an upload as it is encoded; an array where it differs by device."""
+    from pmafl.learning.uploads import Uploads  # which uses this module
+
+    one = not np.ndim(parameters)
+    given: Any = [parameters] if one else parameters
+    sizes = [operator.index(size) for size in given]
+    if min(sizes, default=0) < 0:
+        raise InputError(f"the size of an upload is {min(sizes)}; it must be 0 or more")
+    bits = Uploads(learning).bits(sizes[0] if one else sizes)
+    return bits if isinstance(bits, int) else np.array(bits)
+
+
+def rounded_bits(parameters: int, bits_per_parameter: int) -> int:
+    """Size of a rounded vector, the scales of 8-bit ones included."""
     scales = 32 * ceil(parameters / BLOCK) if bits_per_parameter == 8 else 0
     return parameters * bits_per_parameter + scales

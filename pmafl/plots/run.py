@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pmafl.plots.style import COLOURS, STYLE, columns, figure, save
+from pmafl.rounds import energy_of
 from pmafl.runs import Run, open_run
 from pmafl.settings import Settings
 from pmafl.wireless import Array
@@ -75,8 +76,7 @@ def energy_by_device(records: Records, devices: int) -> Array:
     """Energy that each device spent in the whole run, in joules."""
     spent_j = np.zeros(devices)
     for record in records:
-        energy_j = np.add(record["compute_energy_j"], record["upload_energy_j"])
-        spent_j[record["scheduled"]] += energy_j
+        spent_j[record["scheduled"]] += energy_of(record)
     return spent_j
 
 

@@ -1,9 +1,10 @@
 """Rounds as they happen: a line each at once, and from time to time a commit, which a power cut cannot undo.
 
-A commit syncs the lines, then writes heads and state, then syncs their folder. Syncs are slow and rounds may
-be fast, so commits are at least `LEAST_INTERVAL_S` apart and take at most `LARGEST_SHARE` of a run's time: a
-killed run computes the rounds since the last one again. The first round of a process is always committed, so
-that a run that is killed again and again still gets on, and so is the last before any end but a kill.
+A commit syncs lines and columns, then writes heads and state, then syncs their folder. Syncs are slow and
+rounds may be fast, so commits are at least `LEAST_INTERVAL_S` apart and take at most `LARGEST_SHARE` of a
+run's time: a killed run computes the rounds since the last one again. The first round of a process is always
+committed, so that a run that is killed again and again still gets on, and so is the last before any end but a
+kill.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from types import TracebackType
 from pmafl.files import Appender
 from pmafl.rounds import Record, State
 from pmafl.runs.checkpoints import CHECKPOINT, Checkpoints
+from pmafl.runs.columns import Columns
 from pmafl.runs.records import RECORDS, seal
 from pmafl.runs.recovery import Recovered, clear_the_way
 from pmafl.settings import RunSettings
@@ -42,6 +44,7 @@ class Journal:
         self._checkpoints = Checkpoints(directory / CHECKPOINT, found.identity)
         clear_the_way(directory, found, self._checkpoints)
         self._lines = Appender(directory / RECORDS, found.place.end)
+        self._columns = Columns(directory, run, found.round)
         self._check = found.place.check
         self._changed: set[int] = set()
         self._uncommitted: State | None = None
@@ -56,6 +59,8 @@ class Journal:
         """Take in a round: write its line, and commit if that is due."""
         line, check = seal(record.to_dict(), self._check)
         self._lines.append(line)
+        if record.per_device:
+            self._columns.add(record.round, record.per_device)
         self._check, self._uncommitted = check, state
         self._changed.update(record.scheduled)
         due = state.round % self._run.checkpoint_every == 0 and time.monotonic() >= self._next_s
@@ -68,6 +73,7 @@ class Journal:
             return
         began_s = time.monotonic()
         self._lines.sync()
+        self._columns.sync()
         self._checkpoints.save(self._uncommitted, self._changed, self._check, self._threads, self.wall_time_s)
         self._uncommitted = None
         self._changed.clear()
@@ -86,3 +92,4 @@ class Journal:
                 self.commit()
         finally:
             self._lines.close()
+            self._columns.close()

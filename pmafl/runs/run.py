@@ -14,21 +14,26 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pmafl import files
 from pmafl.errors import InputError
+from pmafl.runs.columns import COLUMNS, long_table, read_columns
 from pmafl.runs.identity import IDENTITY, SETTINGS
 from pmafl.runs.records import read_records
 from pmafl.runs.summary import read_summary
 from pmafl.settings import Settings, load
-from pmafl.wireless import Array
+from pmafl.wireless import Array, Fleet
 from pmafl.world import World, build_world, wireless_world
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Folder = str | os.PathLike[str]
 FEDERATION = "federation.json"  # in runs on real devices: the run's name, and what devices said of themselves
@@ -92,20 +97,51 @@ class Run:
         return pandas.DataFrame(self.rows)
 
     @cached_property
+    def devices(self) -> Any:
+        """What each device scored, spent and had in the evaluated rounds so far: a row per round and device.
+
+        A pandas DataFrame where pandas is installed, else a dict with an array per column.
+        """
+        try:
+            table = long_table(read_columns(self.directory))
+        except FileNotFoundError:
+            raise InputError(f"{self.directory} has no {COLUMNS}: no round of it was evaluated") from None
+        try:
+            return import_module("pandas").DataFrame(table)
+        except ImportError:
+            return table
+
+    def model(self, device: int | None = None, rounds: int | None = None) -> nn.Module:
+        """The trained network of a device, as it was after `rounds` rounds (left out: the last saved ones).
+
+        Without a device it is the one that all have, where the algorithm makes one. Inputs are scaled as in
+        training: ``run.world.task.dataset.scaled(x, run.settings.data.inputs)``.
+        """
+        from pmafl.runs.models import Models
+
+        return Models(self, rounds).module(device)
+
+    @cached_property
     def summary(self) -> dict[str, Any] | None:
         """The numbers of a finished run; None of one that is not."""
         return read_summary(self.directory)
 
     @cached_property
+    def fleet(self) -> Fleet:
+        """The devices: as real ones said of themselves, else as the settings say."""
+        fleet, path = self.wireless_world.fleet, self.directory / FEDERATION
+        if not path.is_file():
+            return fleet
+        try:
+            said = json.loads(files.read_bytes(path))["fleet"]
+            return replace(fleet, **{name: np.array(said[name], dtype=np.float64) for name in said})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error})") from None
+
+    @property
     def budget_j(self) -> Array:
-        """Energy that each device may spend per round: as real devices said, else as the settings say."""
-        path = self.directory / FEDERATION
-        if path.is_file():
-            try:
-                return np.array(json.loads(files.read_bytes(path))["fleet"]["budget_j"], dtype=np.float64)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path} is damaged ({error})") from None
-        return self.wireless_world.fleet.budget_j
+        """Energy that each device may spend per round."""
+        return self.fleet.budget_j
 
 
 def open_run(run: Run | Folder) -> Run:

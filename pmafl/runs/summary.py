@@ -12,10 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pmafl import budgets, files
 from pmafl.rounds import State
 from pmafl.runs.identity import Identity, digest_in, settings_text
 from pmafl.runs.records import RECORDS, last_check
+from pmafl.settings import DAY_S
 from pmafl.wireless import Array
 from pmafl.world import World
 
@@ -50,10 +53,30 @@ def summarise(
         "max_energy_per_device_round_j": float(energy_j.max()) if wireless else None,
         "budget_j": float(budget_j.mean()),
         **budgets.measure(state.queues.spent_j, budget_j, records, wireless),
+        **(_batteries(world, energy_j) if wireless else {}),
         "mean_gap": _mean([r["gap"] for r in records if r["gap"] is not None]),
         "wall_time_s": round(wall_time_s, 3),
         "versions": versions(),
     }
+
+
+def _batteries(world: World, energy_j: Array) -> dict[str, float | None]:
+    """What devices use asleep, and days until the first, median and last battery is empty; where known."""
+    fleet, settings = world.fleet, world.settings
+    found: dict[str, float | None] = {}
+    per_day = settings.run.rounds_per_day or DAY_S / settings.cell.deadline_s
+    sleep_j = fleet.sleep_power_w * DAY_S / per_day
+    if sleep_j.any():
+        found["sleep_energy_per_device_round_j"] = float(sleep_j.mean())
+    known = (fleet.battery_j > 0) & (energy_j + sleep_j > 0)
+    if known.any():
+        days = fleet.battery_j[known] / ((energy_j + sleep_j)[known] * per_day)
+        found |= {
+            "first_battery_days": float(days.min()),
+            "median_battery_days": float(np.median(days)),
+            "last_battery_days": float(days.max()),
+        }
+    return found
 
 
 def _errors(evaluated: list[dict[str, Any]]) -> dict[str, Any]:

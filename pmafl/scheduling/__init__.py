@@ -19,17 +19,24 @@ from typing import Any
 
 from pmafl.errors import InputError
 from pmafl.registry import Registry, check_options, make
+from pmafl.scheduling.best_channel import best_channel
 from pmafl.scheduling.checking import ask, begin, tell
 from pmafl.scheduling.decision import Decision
 from pmafl.scheduling.dual import dual
 from pmafl.scheduling.everyone import choose_everyone, everyone
 from pmafl.scheduling.exchange import BadProblem, Question, answer, read_question, write
 from pmafl.scheduling.exhaustive import exhaustive
+from pmafl.scheduling.fedcs import fedcs
 from pmafl.scheduling.given import allocate_fitting, allocate_given, allocate_without_limits
 from pmafl.scheduling.ocean import ocean
+from pmafl.scheduling.oldest import oldest
+from pmafl.scheduling.oort_like import oort_like
 from pmafl.scheduling.policy import Outcome, Outlook, Policy, State, as_policy
+from pmafl.scheduling.power_of_choice import power_of_choice
+from pmafl.scheduling.proportional_fair import proportional_fair
 from pmafl.scheduling.queues import QueueState
 from pmafl.scheduling.reasons import left_out
+from pmafl.scheduling.round_robin import round_robin
 from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.schema import definitions, schema
 from pmafl.scheduling.set_expansion import set_expansion
@@ -74,6 +81,13 @@ POLICIES: Registry[Callable[..., Any]] = Registry(
         "rs-wel": rs_wel,
         "uniform": uniform,
         "all": everyone,
+        "round-robin": round_robin,
+        "proportional-fair": proportional_fair,
+        "best-channel": best_channel,
+        "oldest": oldest,
+        "fedcs": fedcs,
+        "power-of-choice": power_of_choice,
+        "oort-like": oort_like,
     },
 )
 # Those that choose without looking at the radio.

@@ -30,6 +30,7 @@ _ARRAYS = (
     "power_w",
     "compute_energy_j",
     "upload_energy_j",
+    "awake_energy_j",
 )
 
 
@@ -64,7 +65,7 @@ def checked(answer: Any, problem: RoundProblem) -> Decision:
     columns: dict[str, Any] = {name: _column(name, getattr(answer, name), scheduled) for name in _ARRAYS}
     _limit("bandwidth_share", "all devices together", float(columns["bandwidth_share"].sum()), 1.0)
     time_s = columns["compute_time_s"] + columns["upload_time_s"]
-    _limit_each("compute_time_s + upload_time_s", time_s, np.broadcast_to(problem.deadline_s, time_s.shape))
+    _limit_each("compute_time_s + upload_time_s", time_s, np.maximum(problem.work_time_s, 0.0))
     _limit_each("frequency_hz", columns["frequency_hz"], problem.max_frequency_hz)
     _limit_each("power_w", columns["power_w"], problem.max_power_w)
     dropped = answer.dropped

@@ -5,7 +5,7 @@ allocator's result into one with the formulas of the wireless room.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -35,12 +35,13 @@ class Decision:
         bandwidth_share: share of the band, theta; they sum to at most 1.
         compute_time_s, upload_time_s: how the deadline is divided.
         frequency_hz, power_w: CPU clock and transmit power.
-        compute_energy_j, upload_energy_j: what the device spends.
+        compute_energy_j, upload_energy_j: what the CPU and the transmitter spend.
         objective: -V*sum(D) + sum(q*E) over the scheduled devices.
         lower_bound: a value that no decision for this round can beat, where the policy knows one.
         gap: objective minus lower bound.
         dropped: whom the policy wanted, but had to leave out because they could not take part or did not fit
             the band together; None where it keeps no such account.
+        awake_energy_j: what receiving, and circuits while the device is awake, cost; left out: nothing.
     """
 
     policy: str
@@ -56,11 +57,16 @@ class Decision:
     lower_bound: float | None = None
     gap: float | None = None
     dropped: Mask | None = None
+    awake_energy_j: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if np.size(self.awake_energy_j) == 0:
+            object.__setattr__(self, "awake_energy_j", np.zeros(np.size(self.scheduled)))
 
     @property
     def energy_j(self) -> Array:
         """Energy each device spends in the round."""
-        return self.compute_energy_j + self.upload_energy_j
+        return self.compute_energy_j + self.upload_energy_j + self.awake_energy_j
 
     @property
     def relative_gap(self) -> float | None:
@@ -104,8 +110,9 @@ def decide(
     """The decision that schedules the one set of `allocation` as allocated."""
     device = allocation.sets.device
     share = allocation.share
-    compute_time_s = allocation.compute_fraction * problem.deadline_s
-    upload_time_s = allocation.upload_fraction * problem.deadline_s * (not problem.silent)
+    work_time_s = problem.work_time_s[device]
+    compute_time_s = allocation.compute_fraction * work_time_s
+    upload_time_s = allocation.upload_fraction * work_time_s * (not problem.silent)
     work_cycles = problem.work_cycles[device]
     frequency_hz = frequency(compute_time_s, work_cycles)
     compute_energy_j = compute_energy(compute_time_s, work_cycles, problem.energy_coefficient)
@@ -116,7 +123,10 @@ def decide(
         efficiency = spectral_efficiency(share, upload_time_s, bits, problem.bandwidth_hz)
         upload_energy_j = upload_energy(efficiency, gain, bits, problem.noise_w_per_hz)
         power_w = upload_energy_j / upload_time_s
-    objective = float(np.sum(member_objective(problem, device, compute_energy_j + upload_energy_j)))
+    circuit_j = problem.circuit_power_w[device] * (compute_time_s + upload_time_s)
+    awake_energy_j = problem.standing_energy_j[device] + circuit_j
+    energy_j = compute_energy_j + upload_energy_j + awake_energy_j
+    objective = float(np.sum(member_objective(problem, device, energy_j)))
     if lower_bound is not None:  # rounding may put a tight bound a hair above
         lower_bound = min(lower_bound, objective)
 
@@ -136,6 +146,7 @@ def decide(
         objective=objective,
         lower_bound=lower_bound,
         gap=None if lower_bound is None else objective - lower_bound,
+        awake_energy_j=over_all(awake_energy_j),
     )
 
 

@@ -135,6 +135,8 @@ def answer(question: Question, decision: Decision, reasons: bool = True) -> dict
         found[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
     found["scheduled"] = [question.called(device) for device in decision.scheduled_devices]
     del found["dropped"]
+    if not decision.awake_energy_j.any():
+        del found["awake_energy_j"]
     if decision.dropped_devices:
         found["dropped"] = [question.called(device) for device in decision.dropped_devices]
     known = np.where(np.isnan(problem.budget_j), 0.0, problem.budget_j)

@@ -7,14 +7,34 @@ for each set. Prefixes of the order are solved together, a block at a time.
 import numpy as np
 
 from pmafl.allocation import Allocation, Allocator, Frontier, Sets, count_fitting, energy_weights
+from pmafl.errors import InputError
 from pmafl.scheduling.decision import member_objective
 from pmafl.wireless import Array, RoundProblem
 
 BLOCK = 32  # sets solved together
 
 
+EMPTY_QUEUES = {"least-energy": True, "minimum-band": False}  # what to do in a set where all queues are empty
+
+
+def spares_energy(empty_queues: str) -> bool:
+    """Whether devices with empty queues, alone in a set, are given the left-over band to save energy.
+
+    `minimum-band` is the paper as printed: their energy costs nothing, so each gets the least band that it
+    can live with, and runs at full clock and power. `least-energy` has the same objective.
+    """
+    if empty_queues not in EMPTY_QUEUES:
+        raise InputError(f"empty_queues is {empty_queues!r}; it must be one of {', '.join(EMPTY_QUEUES)}")
+    return EMPTY_QUEUES[empty_queues]
+
+
 def expand(
-    problem: RoundProblem, frontier: Frontier, rank: Array, min_share: Array, allocator: Allocator
+    problem: RoundProblem,
+    frontier: Frontier,
+    rank: Array,
+    min_share: Array,
+    allocator: Allocator,
+    spare_energy: bool = True,
 ) -> Allocation:
     """The best of the sets made by adding devices in order of rank.
 
@@ -28,6 +48,7 @@ def expand(
         rank: the lower, the earlier; only compared among devices with a queue.
         min_share: share that each device needs at least, under the allocator's rules.
         allocator: solves the sets.
+        spare_energy: see `spares_energy`.
     """
     wanted = (min_share <= 1) & (problem.samples > 0)
     free = np.flatnonzero(wanted & (problem.queue_j == 0))
@@ -39,7 +60,7 @@ def expand(
 
     def solve(lengths: range) -> tuple[Allocation, Array]:
         sets = Sets.prefixes(order, lengths)
-        allocation = allocator(frontier, sets, energy_weights(problem.queue_j, sets))
+        allocation = allocator(frontier, sets, energy_weights(problem.queue_j, sets, spare_energy))
         return allocation, member_objective(problem, sets.device, allocation.energy_j)
 
     length = free.size

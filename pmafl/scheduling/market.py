@@ -14,6 +14,7 @@ from pmafl.allocation import (
     frontiers,
     point,
     rising_root,
+    without_upload,
 )
 from pmafl.wireless import Array, Index, RoundProblem
 
@@ -113,7 +114,7 @@ def log_price_limit(frontier: Frontier, queue_j: Array, value: Array) -> Array:
     """
     wanted = (frontier.min_share <= 1) & (value > 0)
     if frontier.silent:
-        return np.where(wanted & (value > queue_j * frontier.compute_j), np.inf, -np.inf)
+        return np.where(wanted & (value > queue_j * without_upload(frontier)[1]), np.inf, -np.inf)
     start, end = point(frontier, frontier.log_start), point(frontier, frontier.log_end)
     start_left, end_left = value - queue_j * start.energy_j, value - queue_j * end.energy_j
     starts = start_left <= queue_j * np.exp(start.log_price) * start.share

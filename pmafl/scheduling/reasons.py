@@ -42,9 +42,11 @@ def unable(problem: RoundProblem, frontier: Frontier, asked: Mask) -> dict[int, 
     for device in devices:
         if not problem.available[device]:
             reason = Reason("unavailable", "cannot be reached")
-        elif time_s[device] >= problem.deadline_s:
-            words = f"computes {time_s[device]:.3g} s at least; the deadline is {problem.deadline_s:g} s"
-            reason = Reason("deadline", words)
+        elif time_s[device] >= problem.work_time_s[device]:
+            received_s = problem.download_time_s[device]
+            first = f"receives for {received_s:.3g} s and " if received_s else ""
+            least = f"{first}computes {time_s[device]:.3g} s at least"
+            reason = Reason("deadline", f"{least}; the deadline is {problem.deadline_s:g} s")
         elif needed[device] > 1:
             reason = Reason("channel", CODES["channel"])
         else:

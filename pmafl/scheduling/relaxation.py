@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
-from pmafl.allocation import at_price, frontiers, point
+from pmafl.allocation import at_price, frontiers, point, without_upload
 from pmafl.wireless import Array, RoundProblem
 
 SMALLEST = 1e-9  # price in its unit: their logarithms must exist
@@ -88,6 +88,9 @@ class Relaxation:
             channel_gain=gain.ravel(),
             queue_j=np.zeros(gain.size),
             upload_bits=np.tile(problem.upload_bits, rounds),
+            circuit_power_w=np.tile(problem.circuit_power_w, rounds),
+            receive_energy_j=np.tile(problem.receive_energy_j, rounds),
+            download_time_s=np.tile(problem.download_time_s, rounds),
             available=np.array(True),
             budget_j=np.array(np.nan),
             rounds_since=np.array(np.inf),
@@ -174,7 +177,7 @@ class Relaxation:
 
     def _at(self, log_y: Array) -> tuple[Array, Array]:
         if self.frontier.silent:  # nothing to upload
-            return self.frontier.compute_j.reshape(self.shape), np.zeros(self.shape)
+            return without_upload(self.frontier)[1].reshape(self.shape), np.zeros(self.shape)
         at = point(self.frontier, log_y)
         return at.energy_j.reshape(self.shape), at.share.reshape(self.shape)
 

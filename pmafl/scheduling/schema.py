@@ -23,6 +23,7 @@ from pmafl.scheduling.reasons import CODES
 from pmafl.wireless import CELL_FIELDS, COMMON_FIELDS, RoundProblem, limits
 
 Schema = dict[str, Any]
+SOMETIMES = ("id", "dropped", "awake_energy_j", "devices", "left_out")  # in an answer
 
 
 def schema() -> Schema:
@@ -190,7 +191,7 @@ def _decision() -> Schema:
         "description": "Who takes part and how; every list of numbers has one entry per device.",
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name not in ("id", "dropped", "devices", "left_out")],
+        "required": [name for name in properties if name not in SOMETIMES],
         "additionalProperties": False,
     }
 

@@ -2,15 +2,19 @@
 
 import numpy as np
 
-from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, frontiers, time_division
+from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, awake, frontiers, time_division, without_upload
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
-from pmafl.scheduling.expansion import expand
+from pmafl.scheduling.expansion import expand, spares_energy
 from pmafl.wireless import Array, RoundProblem
 
 
-def set_expansion(inner: str = "joint") -> Plain:
-    """The policy; `inner` names what allocates each set: `joint`, or the paper's own `alternating`."""
+def set_expansion(inner: str = "joint", empty_queues: str = "least-energy") -> Plain:
+    """The policy; `inner` names what allocates each set: `joint`, or the paper's own `alternating`.
+
+    `empty_queues` is the rule where all queues of a set are empty: `least-energy` or `minimum-band`.
+    """
+    spare_energy = spares_energy(empty_queues)
     if inner not in ALLOCATORS:
         raise InputError(f"inner is {inner!r}; it must be one of {', '.join(ALLOCATORS)}")
     allocator = ALLOCATORS[inner]()
@@ -19,9 +23,8 @@ def set_expansion(inner: str = "joint") -> Plain:
         frontier = frontiers(problem)
         queue_j = np.maximum(problem.queue_j, NOT_ZERO)
         rank = np.log(queue_j) + log_energy(frontier, 1 / problem.devices)
-        return decide(
-            problem, "set-expansion", expand(problem, frontier, rank, frontier.min_share, allocator)
-        )
+        allocation = expand(problem, frontier, rank, frontier.min_share, allocator, spare_energy)
+        return decide(problem, "set-expansion", allocation)
 
     return schedule
 
@@ -33,9 +36,11 @@ def log_energy(frontier: Frontier, share: float) -> Array:
     exceeds the power limit, and soon what a float can hold. Only its order matters.
     """
     if frontier.silent:
-        return np.log(frontier.compute_j)
+        return np.log(without_upload(frontier)[1])
     compute, upload = time_division(frontier, np.full(frontier.compute_j.size, share))
     y = frontier.unit_share / (share * upload)
     log_upload_j = np.log(frontier.upload_j) + y + np.log(-np.expm1(-y) / y)
     total: Array = np.logaddexp(np.log(frontier.compute_j) - 2 * np.log(compute), log_upload_j)
-    return total
+    more_j = awake(frontier, compute, upload)
+    log_more = np.log(more_j, where=more_j > 0, out=np.full_like(more_j, -np.inf))
+    return np.where(more_j > 0, np.logaddexp(total, log_more), total)

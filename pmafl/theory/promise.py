@@ -82,7 +82,9 @@ def departures(learning: LearningSettings) -> list[str]:
         f"{learning.iterations} local iterations": learning.iterations > 1,
         f"mini-batches of {learning.batch_size}": learning.batch_size > 0,
         f"momentum {learning.momentum:g}": learning.momentum > 0 and steps,
-        f"uploads of {learning.upload_bits_per_parameter} bits": learning.upload_bits_per_parameter < 32,
+        f"uploads of {learning.upload_bits_per_parameter} bits": learning.upload == "rounding"
+        and learning.upload_bits_per_parameter < 32,
+        f"uploads by {learning.upload}": learning.upload != "rounding",
         f"{learning.precision} arithmetic": learning.precision != "fp32",
     }
     return [name for name, present in found.items() if present]

@@ -32,7 +32,17 @@ CELL_FIELDS = (
     "round",
 )
 # One number stands for every device.
-COMMON_FIELDS = ("upload_bits", "energy_cap_j", "available", "budget_j", "rounds_since", "last_loss")
+COMMON_FIELDS = (
+    "upload_bits",
+    "energy_cap_j",
+    "available",
+    "budget_j",
+    "rounds_since",
+    "last_loss",
+    "circuit_power_w",
+    "receive_energy_j",
+    "download_time_s",
+)
 
 
 @brief
@@ -43,7 +53,7 @@ class RoundProblem:
     Attributes:
         bandwidth_hz: the band shared by all uploads, B.
         noise_w_per_hz: noise power density, N0.
-        deadline_s: time for computing and uploading together, T_max.
+        deadline_s: time for receiving, computing and uploading together, T_max.
         energy_coefficient: CPU energy per cycle and squared frequency, kappa.
         local_iterations: passes over the local samples, tau.
         tradeoff: what a scheduled sample is worth against queue-weighted energy, V.
@@ -60,6 +70,11 @@ class RoundProblem:
         budget_j: what the device may spend per round in the long run; NaN where unknown.
         rounds_since: how many rounds ago the device last took part, 1 for the last one; infinite where never.
         last_loss: the training loss that the device last reported; NaN where none.
+        circuit_power_w: drawn while the device is awake, from the start of the round until its upload is
+            done; the paper has none.
+        receive_energy_j: what connecting and receiving cost a device that takes part, on top of the
+            circuit's.
+        download_time_s: time that receiving takes, before computing.
         round: the number of the round, from 0.
     """
 
@@ -81,6 +96,9 @@ class RoundProblem:
     budget_j: Array = field(default_factory=lambda: np.array(np.nan))
     rounds_since: Array = field(default_factory=lambda: np.array(np.inf))
     last_loss: Array = field(default_factory=lambda: np.array(np.nan))
+    circuit_power_w: Array = field(default_factory=lambda: np.array(0.0))
+    receive_energy_j: Array = field(default_factory=lambda: np.array(0.0))
+    download_time_s: Array = field(default_factory=lambda: np.array(0.0))
     round: int = 0
 
     def __post_init__(self) -> None:
@@ -103,6 +121,16 @@ class RoundProblem:
     def work_cycles(self) -> Array:
         """CPU cycles of one round on each device, tau*D*C."""
         return self.local_iterations * self.samples * self.cycles_per_sample
+
+    @property
+    def work_time_s(self) -> Array:
+        """What receiving leaves of the deadline for computing and uploading; below 0 where it is longer."""
+        return self.deadline_s - self.download_time_s
+
+    @property
+    def standing_energy_j(self) -> Array:
+        """What taking part costs each device before it computes: receiving, with its circuits awake."""
+        return self.receive_energy_j + self.circuit_power_w * self.download_time_s
 
     @property
     def silent(self) -> bool:

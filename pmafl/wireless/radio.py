@@ -88,7 +88,7 @@ def min_share(problem: RoundProblem) -> Array:
     infinite where even that is not enough (no time left, or too weak a channel for any bandwidth). A set of
     devices is feasible if and only if their minimum shares sum to at most 1. Energy caps are left aside.
     """
-    upload_time_s = problem.deadline_s - fastest_time(problem)
+    upload_time_s = problem.work_time_s - fastest_time(problem)
     if problem.silent:
         return np.where(upload_time_s >= 0, 0.0, np.inf)
     able = (upload_time_s > 0) & (problem.channel_gain > 0)

@@ -15,7 +15,7 @@ from pmafl.flower.messages import (
     weights_record,
 )
 from pmafl.learning.quantise import encode
-from pmafl.learning.workload import upload_bits
+from pmafl.learning.workload import rounded_bits
 
 GOOD = Profile(1, 600, 1e5, 1e9, 1.0, 0.1, 1e-8)
 
@@ -28,7 +28,7 @@ def profile(**changes):
 def test_a_payload_is_sent_in_exactly_the_bits_that_the_radio_is_charged_for(bits):
     payload = encode(torch.randn(5000), bits)
     record = weights_record({"model": payload})
-    assert 8 * sum(len(array.data) for array in record.values()) == upload_bits(5000, bits)
+    assert 8 * sum(len(array.data) for array in record.values()) == rounded_bits(5000, bits)
     arrived = read_weights(RecordDict({"weights": record}), {"model": payload})
     for sent, read in zip(payload, arrived["model"], strict=True):
         assert torch.equal(sent, read)

@@ -6,6 +6,7 @@ from flwr.app import Array, Error, Message, MetricRecord
 
 from pmafl import runs
 from pmafl.errors import InputError, NoAnswer
+from pmafl.learning.algorithms import ALGORITHMS
 from pmafl.plots import plot_run
 from pmafl.settings import load
 from pmafl.theory.assessment import assess
@@ -26,10 +27,29 @@ METRICS = {"accuracy", "loss", "accuracy_std", "worst_tenth_accuracy", "global_a
         {"learning.aggregation": "trimmed-mean", "learning.upload_bits_per_parameter": 8, "run.rounds": 3},
         {"learning.aggregation": "clipped-mean", "learning.algorithm": "local", "run.rounds": 2},
         {"cell.channel": "shadowing", "cell.options.correlation": 0.5, "run.rounds": 4},
+        {"learning.upload": "top-k", "learning.upload_options.share": 0.1, "run.rounds": 4},
+        {"learning.upload": "qsgd", "learning.algorithm": "fedavg", "run.rounds": 3},
+        {"learning.upload": "sign", "learning.aggregation": "median", "run.rounds": 3},
+        {"learning.upload": "random-k", "policy.name": "round-robin", "run.rounds": 3},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )
 def test_a_federation_is_the_simulation(federation, tmp_path, changes):
+    assert_is_the_simulation(federation, tmp_path, changes)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_in_a_federation_is_the_simulation(federation, tmp_path, name):
+    """With mini-batches, and tuning before tests: both sides draw the same orders."""
+    network = "tests.learning.user_models:small_and_normalised"
+    learning = {"algorithm": name, "model": network, "shared_layers": 1, "batch_size": 8, "iterations": 2}
+    policy = {"policy.name": "uniform", "policy.options.count": 3}
+    rounds = {"run.rounds": 3, "run.evaluate_every": 3}
+    changes = {f"learning.{key}": value for key, value in learning.items()} | policy | rounds
+    assert_is_the_simulation(federation, tmp_path, changes)
+
+
+def assert_is_the_simulation(federation, tmp_path, changes):
     directory = federation(MemoryGrid(6), **changes)
     runs.create(tmp_path / "simulated", load(directory))
     runs.execute(tmp_path / "simulated")

@@ -8,6 +8,7 @@ import pytest
 
 from pmafl import runs
 from pmafl.flower.loopback import running
+from pmafl.learning.algorithms import ALGORITHMS
 from pmafl.settings import load
 from tests.flower.memory_grid import final_state
 
@@ -34,8 +35,73 @@ REMEMBERING = {
 }
 
 
+# Every algorithm, on a few samples: what it draws, sends and keeps is what is to be seen.
+FEW = {
+    "fleet.devices": 3,
+    "fleet.samples": 20,
+    "policy.name": "uniform",
+    "policy.options.count": 2,
+    "learning.batch_size": 8,
+    "learning.iterations": 2,
+    "run.rounds": 3,
+    "run.evaluate_every": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """A SuperLink with the simulation engine, and a function that has it run settings."""
+    folder = tmp_path_factory.mktemp("engine")
+    with running(folder / "federation") as federation:
+        federation.start_superlink("--insecure --simulation")
+
+        def run(changes):
+            where = folder / changes["learning.algorithm"]
+            path = where.with_suffix(".toml")
+            path.write_text(load("mnist", changes).to_toml(), encoding="utf-8")
+            options = f"num-supernodes={changes['fleet.devices']} client-resources-num-cpus=1"
+            config = {"settings": path, "set": "", "out": where}
+            federation.run(config, f"--federation-config {shlex.quote(options)}").wait(3000)
+            assert runs.read_summary(where), federation.log("run").read_text()
+            return where
+
+        yield run
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_the_same_bits_in_both(tmp_path, engine, name):
+    flower, plain = engine(FEW | {"learning.algorithm": name}), tmp_path / "plain"
+    runs.create(plain, load(flower))
+    runs.execute(plain)
+    one, other = final_state(flower), final_state(plain)
+    for key in (key for key in other if key.startswith("server/") or key in ("queue_j", "spent_j")):
+        assert np.array_equal(one[key], other[key]), key
+    real, simulated = (runs.read_records(where) for where in (flower, plain))
+    assert [record["scheduled"] for record in real] == [record["scheduled"] for record in simulated]
+    assert real[-1]["loss"] == pytest.approx(simulated[-1]["loss"], rel=1e-5)
+
+
+# A network with running statistics, part of which are shared and part of which stay on the devices.
+BATCHNORM = {
+    "fleet.devices": 4,
+    "fleet.samples": 40,
+    "learning.model": "resnet8",
+    "learning.shared_layers": 4,
+    "learning.batch_size": 20,
+    "learning.iterations": 1,
+    "cell.deadline_s": 20.0,
+    "policy.name": "tests.own_policies:RoundRobin",
+    "policy.options.count": 3,
+    "run.plugin_path": [str(ROOT)],
+    "run.evaluate_every": 2,
+    "run.rounds": 2,
+}
+
+
 @pytest.mark.parametrize(
-    ("changes", "server"), [(PAPER, "extractor"), (REMEMBERING, "model")], ids=["paper", "remembering"]
+    ("changes", "server"),
+    [(PAPER, "extractor"), (REMEMBERING, "model"), (BATCHNORM, "extractor")],
+    ids=["paper", "remembering", "batchnorm"],
 )
 def test_after_some_rounds_of_mnist_both_have_the_same_server_and_schedule(tmp_path, changes, server):
     devices, rounds = changes["fleet.devices"], changes["run.rounds"]

@@ -29,6 +29,12 @@ def test_a_federated_batchnorm_resnet_is_the_simulated_one(federation, tmp_path,
         assert real["scheduled"] == other["scheduled"]
         assert real["train_loss"] == other["train_loss"]
 
+    columns = [np.load(where / "devices.npy") for where in (directory, tmp_path / "simulated")]
+    for name in ("round", "scheduled", "channel_gain", "frequency_hz", "power_w"):
+        assert np.array_equal(columns[0][name], columns[1][name]), name
+    for name in ("accuracy", "loss"):  # other batches of test samples, so other last bits
+        np.testing.assert_allclose(columns[0][name], columns[1][name], rtol=1e-4)
+
     run, held = runs.open_run(tmp_path / "simulated"), 0
     task = run.world.task
     state = task.start()

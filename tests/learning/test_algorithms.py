@@ -1,6 +1,5 @@
 """What one algorithm becomes at the edge of its parameters is another, to the bit on the same split."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import ALGORITHMS, find_algorithm
 from pmafl.learning.quantise import decode
+from pmafl.learning.workload import workload
 from pmafl.streams import stream
 from tests.learning.synthetic import learning, task, whole_model
 from tests.learning.user_models import one_step
@@ -201,19 +201,56 @@ def test_tuning_is_done_for_every_device_and_changes_no_state(algorithm, batch_s
 @pytest.mark.parametrize("aggregation", ["mean", "median"])
 def test_an_aggregate_is_told_the_share_of_devices_that_uploaded(aggregation):
     """Weighted by samples where the uploads are, each device once where they are not."""
-    made = task(algorithm="feddyn", aggregation=aggregation, momentum=0.0, **SMALL)
-    told = []
-    inner = made.method.algorithm.aggregate
-
-    def aggregate(server, combined, share):
-        told.append(share)
-        return inner(server, combined, share)
-
-    made.method.algorithm = replace(made.method.algorithm, aggregate=aggregate)
-    state = made.advance(made.start(), [1, 3], 0)
-    made.advance(state, range(4), 1)
+    name = "tests.learning.user_algorithms:counts_uploads"
+    made = task(algorithm=name, aggregation=aggregation, **SMALL)
+    some = made.advance(made.start(), [1, 3], 0)
+    everyone = made.advance(some, range(4), 1)
     part = made.samples[[1, 3]].sum() / made.samples.sum() if aggregation == "mean" else 0.5
-    assert told == [pytest.approx(part), 1.0]
+    assert float(some.server["share"]) == pytest.approx(part, rel=1e-6)
+    assert float(everyone.server["share"]) == 1.0
+
+
+def test_fedbn_keeps_normalisation_and_shares_the_rest():
+    made = task(
+        algorithm="fedbn", model="tests.learning.user_models:normalised", upload_bits_per_parameter=32
+    )
+    model = made.method.model
+    # 4 weights, biases, means and variances of BatchNorm
+    assert model.parameters - model.split == 16
+    state = made.advance(made.start(), [0, 1], 0)
+    one, other, absent = (whole_model(made, state, k) for k in (0, 1, 2))
+    assert torch.equal(one[: model.split], other[: model.split])
+    assert torch.equal(one[: model.split], absent[: model.split])
+    assert not torch.equal(one[model.split :], other[model.split :])
+    assert torch.equal(absent[model.split :], torch.tensor([1.0, 0.0, 0.0, 1.0]).repeat_interleave(4))
+    assert made.method.workload.upload_bits == 32 * model.split
+    assert same(models_after(algorithm="fedbn", **SMALL), models_after(algorithm="fedavg", **SMALL))
+    assert workload(learning(algorithm="fedbn")) == workload(learning(algorithm="fedavg"))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.names())
+@pytest.mark.parametrize("buffers", ["shared", "personal"])
+def test_running_statistics_follow_the_samples_whatever_is_done_to_weights(algorithm, buffers):
+    """They are averaged, never extrapolated: a variance below 0 would end all."""
+    made = task(
+        algorithm=algorithm,
+        model="tests.learning.user_models:normalised",
+        shared_layers=2,
+        buffers=buffers,
+        upload_bits_per_parameter=32,
+        iterations=2,
+        batch_size=16,
+    )
+    state, module = made.start(), made.method.model.module
+    norm = next(member for member in module if hasattr(member, "running_var"))
+    for t in range(3):
+        state = made.advance(state, [0, 1], t)
+    tested = made.tested(state, 0)
+    assert tested.isfinite().all()
+    made.method.model.load(tested)
+    assert (norm.running_var > 0).all()
+    assert ((norm.running_var - 1).abs() > 0.05).any()
+    assert norm.running_mean.abs().max() > 0.01
 
 
 def test_apfl_moves_its_mixing_by_the_slope_and_within_its_range():

@@ -17,10 +17,11 @@ SMALL_CNN = [
     nn.ReLU(inplace=True),
     nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
     nn.Conv2d(8, 4, 3, dilation=2, groups=2, bias=False),
-    nn.ReLU(),
+    nn.MaxPool2d(2, stride=1),
+    nn.ReLU(inplace=True),
     nn.Flatten(),
     nn.Dropout(0.0),
-    nn.Linear(4 * 4 * 4, 10),
+    nn.Linear(4 * 3 * 3, 10),
 ]
 
 
@@ -54,6 +55,17 @@ def test_dense_layers_compute_the_same_and_leave_their_inputs(grad, first):
         torch.testing.assert_close(scores, nn.Sequential(*members)(x))
     assert scores.requires_grad == grad
     assert torch.equal(x, before)
+
+
+def test_pooling_comes_before_relu_to_the_same_bits():
+    members = [nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    chain, plain = OneDnnChain(*members), OneDnnChain()
+    for member in members:
+        plain.append(copy.deepcopy(member))
+    assert [type(member) for member in chain] == [nn.Conv2d, nn.MaxPool2d, nn.ReLU] * 2
+    x = torch.randn(6, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    for value, truth in zip(outputs_and_gradients(chain, x), outputs_and_gradients(plain, x), strict=True):
+        assert torch.equal(value, truth)
 
 
 def test_what_a_chain_returns_is_an_ordinary_tensor():

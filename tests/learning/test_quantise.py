@@ -2,14 +2,14 @@ import pytest
 import torch
 
 from pmafl.learning.quantise import decode, encode
-from pmafl.learning.workload import upload_bits
+from pmafl.learning.workload import rounded_bits
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 @pytest.mark.parametrize("count", [0, 1, 1024, 2500])
 def test_a_payload_has_exactly_the_bits_that_are_charged(bits, count):
     payload = encode(torch.randn(count), bits)
-    assert sum(8 * t.numel() * t.element_size() for t in payload) == upload_bits(count, bits)
+    assert sum(8 * t.numel() * t.element_size() for t in payload) == rounded_bits(count, bits)
     assert decode(payload).shape == (count,)
 
 

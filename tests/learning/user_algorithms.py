@@ -54,6 +54,18 @@ def receives_little(learning) -> Algorithm:
     )
 
 
+def counts_uploads(learning) -> Algorithm:
+    """FedAvg whose server writes down what share of the devices uploaded."""
+
+    def start(model):
+        return {"model": model.flat.clone(), "share": torch.zeros(1)}, {}
+
+    def aggregate(server, combined, share):
+        return {"model": combined["model"], "share": torch.tensor([share])}
+
+    return replace(fedavg(learning), start=start, aggregate=aggregate)
+
+
 def _returns(result):
     """FedAvg, but a device returns what `result` makes of its weights."""
     return lambda learning: replace(

@@ -17,6 +17,23 @@ def with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, classes))
 
 
+def dropout_before_relu(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.Dropout(), nn.ReLU(), nn.Linear(16, classes))
+
+
+def small_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    first = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2))
+    second = (nn.Conv2d(4, 6, 3, padding=1), nn.MaxPool2d(2), nn.ReLU())
+    dense = (nn.Linear(6 * 3 * 3, 12), nn.ReLU(), nn.Linear(12, classes))
+    return nn.Sequential(*first, *second, nn.Flatten(), *dense)
+
+
+def cnn_with_dropout(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    stem = (nn.Conv2d(input_shape[0], 4, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25))
+    dense = (nn.Linear(4 * 6 * 6, 12), nn.ReLU(), nn.Dropout(0.4), nn.Linear(12, classes))
+    return nn.Sequential(*stem, nn.Flatten(), *dense)
+
+
 def linear(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))
 
@@ -106,6 +123,23 @@ def one_step(learning: LearningSettings) -> Algorithm:
     return split_model(lambda engine, weights, samples, rng: engine.train(weights, samples, rng, 1), 1)
 
 
+def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """Without a kink, so that what is computed in two ways differs by rounding alone."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes)
+    )
+
+
+def small_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def smooth_and_normalised(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    layers = nn.Linear(784, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 5), nn.GroupNorm(1, 5), nn.Tanh()
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(5, classes))
+
+
 class Spectrum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.rfft(x.flatten(1)).abs()
@@ -179,10 +213,3 @@ def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequenti
     sums = Sums()
     sums.total = sums.total.double()
     return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))
-
-
-def smooth(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Without a kink, so that what is computed in two ways differs by rounding alone."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes)
-    )

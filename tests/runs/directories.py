@@ -39,7 +39,7 @@ def unseal(directory):
 
 
 def contents(directory):
-    """Records, last state and all that devices held: all that must be equal to the bit."""
+    """Records, columns, last state and all that devices held: all that must be equal to the bit."""
     folder = directory / "checkpoint"
     state = load_file(sorted(folder.glob("state-*.safetensors"))[-1])
     tensors = {("state", name): value.tobytes() for name, value in state.items() if name != "head_rounds"}
@@ -48,4 +48,6 @@ def contents(directory):
         mine = {name: held.tobytes() for name, held in heads.items() if name.startswith(f"{device}/")}
         assert mine, f"nothing of device {device}"
         tensors |= {("held", name): held for name, held in mine.items()}
+    columns = directory / "devices.npy"
+    tensors["columns", ""] = columns.read_bytes() if columns.exists() else b""
     return (directory / "rounds.jsonl").read_bytes(), tensors

@@ -10,6 +10,7 @@ import pytest
 
 from pmafl import runs
 from pmafl.learning.algorithms import ALGORITHMS
+from pmafl.learning.uploads import UPLOADS
 from pmafl.scheduling import POLICIES
 from pmafl.settings import load
 from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after
@@ -41,7 +42,8 @@ def whole(directory, overrides):
 @pytest.mark.parametrize(
     "choice",
     [{"policy.name": name, **OPTIONS.get(name, {})} for name in POLICIES]
-    + [{"learning.algorithm": name} for name in ALGORITHMS],
+    + [{"learning.algorithm": name} for name in ALGORITHMS]
+    + [{"learning.upload": name} for name in UPLOADS],
     ids=lambda choice: next(iter(choice.values())),
 )
 def test_whatever_a_run_uses_it_goes_on_to_the_same_end(tmp_path, tiny, monkeypatch, choice):

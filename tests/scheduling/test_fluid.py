@@ -9,6 +9,7 @@ import pytest
 from pmafl.scheduling import fluid
 from pmafl.scheduling.relaxation import Prices, Relaxation
 from tests.problems import cell_problem, part, wide_problem
+from tests.rounding import ROUNDING
 
 LEVELS = -np.log1p(-(np.arange(32) + 0.5) / 32)
 
@@ -90,6 +91,48 @@ def test_searching_further_hardly_moves_the_prices(monkeypatch, band_hz):
     assert plan.energy_price == pytest.approx(exact.energy_price, rel=2e-3, abs=2e-3 * unit)
 
 
+def test_levels_taken_together_first_change_nothing(monkeypatch):
+    case = crowd(60)
+    plain = fluid.plan(*case)
+    seen, coarse = [], fluid._Fleet.coarse
+    monkeypatch.setattr(fluid, "MANY", 1)
+    monkeypatch.setattr(fluid._Fleet, "coarse", lambda fleet: seen.append(coarse(fleet)) or seen[-1])
+    rough_first = fluid.plan(*case)
+    fading = case[1]
+    assert seen
+    assert seen[0].factor.size < fading.size / 2
+    assert seen[0].factor[0] == pytest.approx(fading.max(), rel=ROUNDING)
+    assert seen[0].count.sum() == fading.size
+    unit = plain.energy_price.mean()
+    assert rough_first.energy_price == pytest.approx(plain.energy_price, rel=5e-3, abs=1e-3 * unit)
+    assert rough_first.band_price == pytest.approx(plain.band_price, rel=1e-3)
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    case = crowd(60)
+    monkeypatch.setattr(fluid, "BLOCK", 7)
+    plans = []
+    for cores in (1, 3):
+        monkeypatch.setattr(fluid.os, "cpu_count", lambda cores=cores: cores)
+        plans.append(fluid.plan(*case))
+    assert np.array_equal(plans[0].energy_price, plans[1].energy_price)
+    assert plans[0].band_price == plans[1].band_price
+
+
+def test_an_error_in_a_thread_comes_out_and_ends_the_others():
+    done = []
+
+    def work(task):
+        done.append(task)
+        if task == 2:
+            raise ValueError("task 2")
+        return task
+
+    with pytest.raises(ValueError, match="task 2"):
+        list(fluid._in_order(work, range(10_000)))
+    assert len(done) < 10_000
+
+
 def test_in_a_narrow_band_the_energy_of_most_devices_has_no_price():
     problem, fading, budget_j = crowd(300)
     case = (replace(problem, bandwidth_hz=1e6), fading, budget_j)
@@ -146,6 +189,7 @@ def test_progress_rises_to_the_end(monkeypatch):
 def test_memory_does_not_hold_every_device_at_every_level(monkeypatch):
     monkeypatch.setattr(fluid, "BLOCK", 64)
     monkeypatch.setattr(fluid, "SAMPLES", (32,))
+    monkeypatch.setattr(fluid, "MOST_THREADS", 2)
     peaks = []
     for devices in (200, 1000):
         case = crowd(devices)
@@ -155,3 +199,40 @@ def test_memory_does_not_hold_every_device_at_every_level(monkeypatch):
         tracemalloc.stop()
     level_array_bytes = 8 * LEVELS.size * (1000 - 200)
     assert peaks[1] - peaks[0] < 2 * level_array_bytes
+
+
+def test_at_their_prices_devices_use_what_there_is():
+    problem, fading, budget_j = case = crowd(60)
+    plan = fluid.plan(*case)
+    response = fluid.respond(*case, plan)
+    assert response.share.sum() == pytest.approx(1.0, rel=5e-3)
+    dear = plan.energy_price * budget_j > 0.02 * problem.samples
+    assert response.energy_j[dear] == pytest.approx(budget_j[dear], rel=0.02)
+    assert (response.turns <= 1).all()
+    assert (response.air <= response.share * (1 + 1e-9)).all()
+    value, _, _ = rounded_bound(case, plan)
+    priced = plan.energy_price @ budget_j + plan.band_price
+    assert response.surplus.sum() + priced == pytest.approx(value / fading.size, rel=1e-3)
+
+
+def test_a_device_that_stands_for_two_counts_as_two():
+    problem, fading, budget_j = crowd(40)
+    twice = part(problem, np.repeat(np.arange(40), 2))
+    apart = fluid.plan(twice, fading, np.repeat(budget_j, 2))
+    together = fluid.plan(problem, fading, budget_j, copies=np.full(40, 2.0))
+    assert together.band_price == pytest.approx(apart.band_price, rel=2e-3)
+    unit = apart.energy_price.mean()
+    assert together.energy_price == pytest.approx(apart.energy_price[::2], rel=5e-3, abs=2e-3 * unit)
+
+
+def test_what_costs_more_than_the_budgets_of_all_levels_may_be_saved_for():
+    problem, fading, budget_j = crowd(40)
+    poor_j = budget_j * 1e-3
+    never = fluid.respond(problem, fading, poor_j, fluid.plan(problem, fading, poor_j))
+    cap_j = budget_j * 100
+    saving = fluid.plan(problem, fading, poor_j, cap_j=cap_j)
+    seldom = fluid.respond(problem, fading, poor_j, saving, cap_j)
+    unable = never.turns == 0
+    assert unable.sum() > 20
+    assert (seldom.turns[unable] > 1e-6).all()
+    assert seldom.energy_j[unable] == pytest.approx(poor_j[unable], rel=0.05)

@@ -48,7 +48,7 @@ def test_an_own_policy_works_by_name_and_by_path(make_problem):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("best", {}, "policy.name = 'best': there is no such policy; choose set-expansion, dual"),
+        ("nonsense", {}, "policy.name = 'nonsense': there is no such policy; choose set-expansion, dual"),
         ("daul", {}, "policy.name = 'daul': there is no such policy; did you mean 'dual'"),
         ("dual", {"tolerence": 1}, "policy 'dual' was given the options tolerence; it has tolerance"),
         ("all", {"count": 1}, "policy 'all' was given the options count; it has none"),

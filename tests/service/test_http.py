@@ -119,7 +119,8 @@ def test_others_are_served_while_one_decision_takes_long(service, monkeypatch):
     replaced = service.pool.replaced
     slow = post(problem({}, round=99))
     answers = exchange(service, slow, get("/health"), get("/metrics"), post(problem({})), post(problem({})))
-    assert [answer.status_code for answer in answers] == [504, 200, 200, 200, 503]
+    assert [answer.status_code for answer in answers[:3]] == [504, 200, 200]
+    assert sorted(answer.status_code for answer in answers[3:]) == [200, 503]
     assert "more than 5 s" in answers[0].json()["error"]
     assert service.pool.replaced == replaced + 1
 

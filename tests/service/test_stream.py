@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from pmafl.scheduling import begin, find_policy, read_question, schema, tell
+from pmafl.scheduling import POLICIES, begin, find_policy, read_question, schema, tell
 from pmafl.service import Asked, serve_lines
 from pmafl.streams import stream as random_stream
 
@@ -172,3 +172,17 @@ def test_reasons_may_be_left_out():
     (found,) = served([problem({"channel_gain": 0})], Asked(reasons=False))
     assert "left_out" not in found
     assert np.isclose(found["objective"], 0)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_answers_a_stream_as_it_would_in_a_run(name):
+    """With the state that it keeps between lines; what it needs beyond a problem, the first line has."""
+    options = {"count": 2} if name == "uniform" else {}
+    lines = [problem(*[{"channel_gain": gain}] * 3, outlook=OUTLOOK) for gain in (1e-8, 3e-9, 2e-8)]
+    policy, found = find_policy(name, **options), served(lines, Asked(name, options))
+    state = begin(policy, read_question(lines[0]).outlook, name)
+    for number, line in enumerate(lines):
+        question = read_question(line, number)
+        expected = policy.decide(question.problem, state, random_stream(0, "policy", number))
+        assert found[number]["bandwidth_share"] == expected.bandwidth_share.tolist()
+        state = tell(policy, state, question.problem, expected, question.outcome(expected), name)

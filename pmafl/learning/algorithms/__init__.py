@@ -21,12 +21,13 @@ personal model beside the shared one, is:
 
 from pmafl.errors import InputError
 from pmafl.learning.algorithms.apfl import apfl
-from pmafl.learning.algorithms.base import Algorithm, Maker, split_model, together, whole_model
+from pmafl.learning.algorithms.base import Algorithm, Maker, Split, split_model, together, whole_model
 from pmafl.learning.algorithms.ditto import ditto
 from pmafl.learning.algorithms.fedadam import fedadam
 from pmafl.learning.algorithms.fedavg import fedavg
 from pmafl.learning.algorithms.fedavgm import fedavgm
 from pmafl.learning.algorithms.fedbabu import fedbabu
+from pmafl.learning.algorithms.fedbn import fedbn
 from pmafl.learning.algorithms.feddyn import feddyn
 from pmafl.learning.algorithms.fedper import fedper
 from pmafl.learning.algorithms.fedprox import fedprox
@@ -41,7 +42,7 @@ from pmafl.learning.algorithms.scaffold import scaffold
 from pmafl.registry import Registry, make
 from pmafl.settings import LearningSettings
 
-__all__ = ["ALGORITHMS", "Algorithm", "find_algorithm", "split_model", "together", "whole_model"]
+__all__ = ["ALGORITHMS", "Algorithm", "Split", "find_algorithm", "split_model", "together", "whole_model"]
 
 ALGORITHMS: Registry[Maker] = Registry(
     "algorithm",
@@ -54,6 +55,7 @@ ALGORITHMS: Registry[Maker] = Registry(
         "local": local,
         "fedper": fedper,
         "lg-fedavg": lg_fedavg,
+        "fedbn": fedbn,
         "fedbabu": fedbabu,
         "ditto": ditto,
         "apfl": apfl,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Numbers of parameters by name, from the sizes of the extractor and of the whole model. A sequence has one
 # entry per device, the size or 0: of what a device with 0 gives under that name, nothing is sent.
 Sizes = Callable[[int, int], Mapping[str, "int | Sequence[int]"]]
+Split = Literal["settings", "norms"]
 
 
 def _replace(server: Any, combined: Any) -> Any:
@@ -53,13 +54,16 @@ class Algorithm:
         uploads: what a device sends, by name; the bits that are charged follow from it.
         downloads: what a device receives of the server's state, by name; left out: what it uploads.
         aggregate: from the server's state and the combined uploads to its next state; left out: the uploads
-            take the place of what has their name. One that has a third argument, `share`, is also told the
-            share of all devices that uploaded, weighted as their uploads are.
+            take the place of what has their name. One that has an argument `share` is also told the share of
+            all devices that uploaded, weighted as their uploads are; one that has `trained` gets a mask over
+            the model, false where it holds running statistics, which can be averaged but know no direction.
         common: how many leading weights of all personal models are the same, where that is known: features
             are then computed once for all devices, unless these tune their models.
         tune: what a device does with its personal model before that is tested, on its training samples; left
             out: nothing. It happens once, when training is over, so no round is charged for it.
         tuning_iterations: passes over its samples that tuning takes.
+        split: what divides the model, the settings or, "norms", its normalisation layers, which then are its
+            personal part.
     """
 
     start: Callable[[Model], tuple[Tensors, Tensors]]
@@ -72,6 +76,7 @@ class Algorithm:
     common: Callable[[int, int], int] = _nothing_in_common
     tune: Train | None = None
     tuning_iterations: int = 0
+    split: Split = "settings"
 
 
 Maker = Callable[..., Algorithm]

@@ -14,6 +14,8 @@ from pmafl.learning.algorithms.fedavg import fedavg
 from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pmafl.learning.algorithms.base import Tensors
     from pmafl.learning.model import Model
 
@@ -45,12 +47,13 @@ def fedadam(
         mean, square = (model.flat.new_full((model.parameters,), value) for value in (0.0, adaptivity**2))
         return {"model": model.flat.clone(), "mean": mean, "square": square}, {}
 
-    def aggregate(server: Tensors, combined: Tensors) -> Tensors:
+    def aggregate(server: Tensors, combined: Tensors, trained: Tensor) -> Tensors:
         model = server["model"].double()
         change = combined["model"] - model
         mean = momentum * server["mean"].double() + (1 - momentum) * change
         square = second_momentum * server["square"].double() + (1 - second_momentum) * change.square()
-        model = model + rate * mean / (square.sqrt() + adaptivity)
-        return {"model": model.float(), "mean": mean.float(), "square": square.float()}
+        model = (model + rate * mean / (square.sqrt() + adaptivity)).float()
+        after = model.where(trained, combined["model"])
+        return {"model": after, "mean": mean.float(), "square": square.float()}
 
     return replace(fedavg(learning), start=start, aggregate=aggregate)

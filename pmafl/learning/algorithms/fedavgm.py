@@ -14,6 +14,8 @@ from pmafl.learning.algorithms.fedavg import fedavg
 from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pmafl.learning.algorithms.base import Tensors
     from pmafl.learning.model import Model
 
@@ -30,9 +32,10 @@ def fedavgm(learning: LearningSettings, momentum: float = 0.9, rate: float = 1.0
     def start(model: Model) -> tuple[Tensors, Tensors]:
         return {"model": model.flat.clone(), "velocity": model.flat.new_zeros(model.parameters)}, {}
 
-    def aggregate(server: Tensors, combined: Tensors) -> Tensors:
+    def aggregate(server: Tensors, combined: Tensors, trained: Tensor) -> Tensors:
         model = server["model"].double()  # in which the difference of two float32 is exact
         velocity = momentum * server["velocity"] + (combined["model"] - model)
-        return {"model": (model + rate * velocity).float(), "velocity": velocity.float()}
+        after = (model + rate * velocity).float().where(trained, combined["model"])
+        return {"model": after, "velocity": velocity.float()}
 
     return replace(fedavg(learning), start=start, aggregate=aggregate)

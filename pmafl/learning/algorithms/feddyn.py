@@ -14,6 +14,7 @@ from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     from pmafl.learning.algorithms.base import Tensors
     from pmafl.learning.engine import Engine
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pmafl.learning.model import Model
 
 
-def feddyn(learning: LearningSettings, weight: float = 0.01) -> Algorithm:
+def feddyn(learning: LearningSettings, weight: float = 0.1) -> Algorithm:
     r"""Devices minimise :math:`F_k(w) - g_k \cdot w + \alpha/2 \, |w - w_t|^2`.
 
     .. math:: g_k \leftarrow g_k - \alpha (w_k - w_t), \quad h \leftarrow h - \alpha \frac{1}{K}
@@ -47,9 +48,10 @@ def feddyn(learning: LearningSettings, weight: float = 0.01) -> Algorithm:
         )
         return {"model": model}, {"gradient": gradient - weight * (model - before)}
 
-    def aggregate(server: Tensors, combined: Tensors, share: float) -> Tensors:
-        drift = server["drift"] - weight * share * (combined["model"] - server["model"])
-        return {"model": combined["model"] - drift / weight, "drift": drift}
+    def aggregate(server: Tensors, combined: Tensors, share: float, trained: Tensor) -> Tensors:
+        mean = combined["model"]
+        drift = server["drift"] - weight * share * (mean - server["model"])
+        return {"model": (mean - drift / weight).where(trained, mean), "drift": drift}
 
     return Algorithm(
         start,

@@ -41,7 +41,7 @@ def per_fedavg(learning: LearningSettings, rate: float = 0.05) -> Algorithm:
         def slopes(points: Sequence[Tensor], batch: Samples) -> tuple[float, list[Tensor]]:
             (model,) = points
             loss, gradient = engine.gradient(model, batch)
-            return loss, [engine.gradient(model - rate * gradient, next(others))[1]]
+            return loss, [engine.slope(model - rate * gradient, next(others))[1]]
 
         (model,) = engine.descend([server["model"]], samples, rng, learning.iterations, slopes)
         return {"model": model}, device

@@ -13,6 +13,7 @@ from pmafl.settings import LearningSettings
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     from pmafl.learning.algorithms.base import Tensors
     from pmafl.learning.engine import Engine
@@ -45,9 +46,10 @@ def scaffold(learning: LearningSettings, control_weight: float = 1.0, server_rat
         control = engine.mean_gradient(before, model, samples, learning.iterations) - correction
         return {"model": model, "control": control - device["control"]}, {"control": control}
 
-    def aggregate(server: Tensors, combined: Tensors, share: float) -> Tensors:
+    def aggregate(server: Tensors, combined: Tensors, share: float, trained: Tensor) -> Tensors:
+        model = moved(server["model"], combined["model"], server_rate)
         return {
-            "model": moved(server["model"], combined["model"], server_rate),
+            "model": model.where(trained, combined["model"]),
             "control": server["control"] + share * combined["control"],
         }
 

@@ -1,0 +1,319 @@
+"""What the results hinge on: the choices that the paper leaves open, each varied alone.
+
+A question has curves like a figure. Most need no learning, and have as many seeds as one likes; those about
+training have accuracies. What comes out is one page with a picture, a table and a few sentences for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmafl.comparison import Array, Estimate, estimate
+from pmafl.display import running
+from pmafl.experiments.archive import Archive, Kept, keeper
+from pmafl.experiments.making import Where
+from pmafl.experiments.policies import OCEAN_SPLIT
+from pmafl.experiments.study import (
+    Curve,
+    NotRun,
+    Run,
+    Scale,
+    Study,
+    distinct,
+    final,
+    of_curve,
+    prepare,
+    summaries,
+)
+from pmafl.files import write_atomically
+from pmafl.plots import STYLE
+
+PAGE = "SENSITIVITY.md"
+SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
+SET_EXPANSION = "set-expansion"
+POLICIES: dict[str, dict[str, Any]] = {
+    SET_EXPANSION: {"policy.name": SET_EXPANSION},
+    "ocean": {"policy.name": "ocean"},
+    OCEAN_SPLIT: {"policy.name": "ocean"},
+    "dual": {"policy.name": "dual"},
+}
+RULES = ("least-energy", "minimum-band")
+TRAININGS: dict[str, dict[str, Any]] = {
+    "whole batches, momentum 0.9": {},
+    "whole batches, no momentum": {"learning.momentum": 0.0},
+    "batches of 50, no momentum": {"learning.batch_size": 50, "learning.momentum": 0.0},
+}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "pma": {"learning.algorithm": "pma"},
+    "fedrep, head first": {"learning.algorithm": "fedrep"},
+    "fedrep, extractor first": {
+        "learning.algorithm": "fedrep",
+        "learning.options": {"order": "extractor-first"},
+    },
+    "fedrep, equal work": {"learning.algorithm": "fedrep", "learning.options": {"work": "equal"}},
+    "fedavg": {"learning.algorithm": "fedavg"},
+}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is run."""
+
+    seeds: int = 3
+    wireless_seeds: int = 100
+    rounds: int = 100
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that is varied alone.
+
+    Attributes:
+        name: of its files.
+        title: what is asked.
+        dataset: the preset.
+        curves: methods by values.
+        against: pairs of methods that are compared at each value.
+        learns: whether accuracies are compared; else scheduled samples.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    curves: tuple[Curve, ...]
+    against: tuple[tuple[str, str], ...]
+    learns: bool = False
+
+    def scale(self, amount: Amount) -> Scale:
+        seeds, wireless_seeds = (amount.seeds, 0) if self.learns else (0, amount.wireless_seeds)
+        return Scale(self.dataset, "chosen", seeds, wireless_seeds, amount.rounds, None, amount.overrides)
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(curve.method for curve in self.curves))
+
+    @property
+    def values(self) -> list[str]:
+        return list(dict.fromkeys(curve.value for curve in self.curves))
+
+
+def questions() -> list[Question]:
+    found = [_cycles()]
+    for dataset in ("mnist", "cifar10"):
+        found += [_empty_queues(dataset), _tradeoff(dataset), _oceans(dataset)]
+    return [*found, _training()]
+
+
+def _grid(
+    methods: Mapping[str, Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]]
+) -> tuple[Curve, ...]:
+    every = {"run.evaluate_every": 5}
+    return tuple(
+        Curve(method, value, {**every, **settings, **varied}, tuned=method == OCEAN_SPLIT)
+        for value, varied in values.items()
+        for method, settings in methods.items()
+    )
+
+
+def _cycles() -> Question:
+    values = {
+        f"zeta = {cycles:g}": {"fleet.cycles_per_operation": cycles} for cycles in (0.1, 0.25, 0.5, 0.85)
+    }
+    pairs = ((SET_EXPANSION, "ocean"), (SET_EXPANSION, OCEAN_SPLIT), ("dual", OCEAN_SPLIT))
+    return Question("cycles", "How many cycles an operation takes", "mnist", _grid(POLICIES, values), pairs)
+
+
+def _empty_queues(dataset: str) -> Question:
+    methods = {
+        f"{policy}, {rule}": {"policy.name": policy, "policy.options": {"empty_queues": rule}}
+        for policy in (SET_EXPANSION, "ocean")
+        for rule in RULES
+    }
+    values = {f"V = {v:g}": {"policy.tradeoff": v} for v in (0.001, 0.01, 0.1)}
+    pairs = [(f"{SET_EXPANSION}, {rule}", f"ocean, {rule}") for rule in RULES]
+    pairs.append((f"{SET_EXPANSION}, {RULES[0]}", f"{SET_EXPANSION}, {RULES[1]}"))
+    title = "What devices with empty queues get: the least energy, or the least band as printed"
+    return Question("empty-queues", title, dataset, _grid(methods, values), tuple(pairs))
+
+
+def _tradeoff(dataset: str) -> Question:
+    values = {f"V = {v:g}": {"policy.tradeoff": v} for v in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)}
+    pairs = ((SET_EXPANSION, "ocean"), (SET_EXPANSION, OCEAN_SPLIT), ("dual", SET_EXPANSION))
+    return Question(
+        "tradeoff", "The weight V of samples against energy", dataset, _grid(POLICIES, values), pairs
+    )
+
+
+def _oceans(dataset: str) -> Question:
+    methods = {
+        SET_EXPANSION: POLICIES[SET_EXPANSION],
+        "ocean, highest clock": POLICIES["ocean"],
+        OCEAN_SPLIT: POLICIES[OCEAN_SPLIT],
+        "ocean, frames of 20": {"policy.name": "ocean", "policy.options": {"frame": 20}},
+        "ocean, rising weights": {
+            "policy.name": "ocean",
+            "policy.options": {"first_weight": 0.5, "last_weight": 1.5},
+        },
+    }
+    pairs = tuple((SET_EXPANSION, other) for other in list(methods)[1:])
+    return Question("ocean", "How OCEAN is read", dataset, _grid(methods, {"the preset": {}}), pairs)
+
+
+def _training() -> Question:
+    some = {"run.wireless": "none", "policy.name": "uniform", "policy.options": {"count": 10}}
+    methods = {name: {**some, **settings} for name, settings in ALGORITHMS.items()}
+    pairs = tuple(("pma", other) for other in list(methods)[1:])
+    title = "How devices train, and FedRep's order"
+    return Question("training", title, "mnist", _grid(methods, TRAININGS), pairs, learns=True)
+
+
+def make(question: Question, amount: Amount, out: Path, results: Path, where: Where) -> None:
+    """Run what is missing of a question and keep it."""
+    archive, file = Archive(results, directories=True), evidence_file(question)
+    title = f"{question.name} {question.dataset}"
+    with running(title, *where, unfinished=archive.unfinished, after=keeper(archive, file)) as run:
+        study = _study(question, amount, out, run, archive)
+        run(distinct([*study.wireless, *study.jobs]))
+    archive.keep(file, [*study.behind, *study.wireless, *study.jobs])
+
+
+def _study(question: Question, amount: Amount, out: Path, run: Run, archive: Archive) -> Study:
+    scale = question.scale(amount)
+    return prepare(question.name, question.curves, scale, out, not question.learns, run, archive)
+
+
+def evidence_file(question: Question) -> str:
+    return f"sensitivity-{question.name}-{question.dataset}"
+
+
+def write(results: Path, amount: Amount) -> Path:
+    """The page and its pictures, from what is kept."""
+    archive, parts = Archive(results), [HEAD]
+    for question in questions():
+        try:
+            answer = Answer(question, _study(question, amount, Path(), lambda jobs: None, archive))
+            parts.append(_section(answer, _draw(answer, results).name))
+        except NotRun:
+            parts.append(f"## {question.title} ({question.dataset})\n\nNot run.\n")
+    path = results / PAGE
+    write_atomically(path, "\n".join(parts).encode())
+    return path
+
+
+class Answer:
+    """The numbers of a question, of the seeds of which every run is kept."""
+
+    def __init__(self, question: Question, study: Study) -> None:
+        self.question = question
+        jobs = study.jobs if question.learns else study.wireless
+        known: dict[tuple[str, str], dict[int, Kept]] = {}
+        for curve in study.curves:
+            of_it = of_curve(jobs, curve.method, curve.value)
+            known[curve.method, curve.value] = {
+                job.seed: kept for job in of_it if (kept := study.archive.find(job))
+            }
+        common = set.intersection(*(set(by_seed) for by_seed in known.values()))
+        if not common:
+            raise NotRun(f"{question.name} has no seed of which every run is kept")
+        self.seeds = len(common)
+        self._kept = {name: [by_seed[seed] for seed in sorted(common)] for name, by_seed in known.items()}
+
+    def numbers(self, method: str, value: str, metric: str) -> Array:
+        """One entry per seed; `accuracy` in percent."""
+        kept = self._kept[method, value]
+        return 100 * final(kept, "accuracy") if metric == "accuracy" else summaries(kept, metric)
+
+    def difference(self, one: str, other: str, value: str) -> Estimate:
+        """Points of accuracy, or percent of scheduled samples, paired by seed."""
+        if self.question.learns:
+            return estimate(self.numbers(one, value, "accuracy") - self.numbers(other, value, "accuracy"))
+        return estimate(100 * (self.numbers(one, value, SAMPLES) / self.numbers(other, value, SAMPLES) - 1))
+
+
+def _section(answer: Answer, picture: str) -> str:
+    question = answer.question
+    names = ("accuracy (%)",) if question.learns else ("samples per round", "energy per device and round (J)")
+    metrics = ("accuracy",) if question.learns else (SAMPLES, ENERGY)
+    lines = [
+        f"## {question.title} ({question.dataset})",
+        "",
+        f"{answer.seeds} seeds.",
+        "",
+        f"![]({picture})",
+        "",
+    ]
+    for name, metric in zip(names, metrics, strict=True):
+        lines += [f"| {name} | {' | '.join(question.values)} |", "|---|" + "---:|" * len(question.values)]
+        for method in question.methods:
+            cells = (_shown(estimate(answer.numbers(method, value, metric))) for value in question.values)
+            lines.append(f"| {method} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join([*lines, *(f"- {said}" for said in sentences(answer)), ""])
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    """Where one method is above, level with and below another; the whole interval decides."""
+    question = answer.question
+    unit, what = ("points", "ends") if question.learns else ("%", "schedules")
+    for one, other in question.against:
+        places: dict[str, list[str]] = {"above": [], "level with": [], "below": []}
+        for value in question.values:
+            found = answer.difference(one, other, value)
+            half_width = 0.0 if np.isnan(found.half_width) else found.half_width
+            where = (
+                "above" if found.mean > half_width else "below" if found.mean < -half_width else "level with"
+            )
+            places[where].append(f"{value} ({found.mean:+.3g}{'' if unit == '%' else ' '}{unit})")
+        said = (f"{where} {other} at {_list(at)}" for where, at in places.items() if at)
+        yield f"{one} {what} {'; '.join(said)}."
+
+
+def _list(items: Sequence[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def _shown(found: Estimate) -> str:
+    number = f"{found.mean:.4g}"
+    return number if np.isnan(found.half_width) else f"{number} ± {found.half_width:.2g}"
+
+
+def _draw(answer: Answer, results: Path) -> Path:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    question, path = answer.question, results / f"{evidence_file(answer.question)}.png"
+    metric, label = (
+        ("accuracy", "accuracy (%)") if question.learns else (SAMPLES, "scheduled samples per round")
+    )
+    with mpl.rc_context(STYLE):
+        drawing = Figure(figsize=(8, 3.6), layout="constrained")
+        axes = drawing.subplots()
+        width = 0.8 / len(question.methods)
+        for index, method in enumerate(question.methods):
+            found = [estimate(answer.numbers(method, value, metric)) for value in question.values]
+            places = np.arange(len(found)) + width * (index - len(question.methods) / 2 + 0.5)
+            heights, errors = [one.mean for one in found], np.nan_to_num([one.half_width for one in found])
+            axes.bar(places, heights, width, yerr=errors, color=f"C{index}", label=method)
+        axes.set_xticks(range(len(question.values)), question.values)
+        axes.set(ylabel=label, title=f"{question.title} ({question.dataset})")
+        if not question.learns:
+            axes.set_yscale("log")
+        drawing.legend(loc="outside lower center", ncols=3, fontsize=9)
+        drawing.savefig(path)
+    return path
+
+
+HEAD = """# What the results hinge on
+
+Written by `pmafl reproduce sensitivity` from the runs that are kept in `evidence/`. Each choice that the
+paper leaves open is varied alone, all else as in the preset; after ± half the width of the 95% interval
+over seeds. The sentences below a table are made from its numbers: "above" and "below" mean that the whole
+interval of the paired difference lies there. Samples and energy need no learning: a policy that schedules
+more samples for the same budgets is what the paper's accuracies rest on.
+"""

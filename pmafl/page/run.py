@@ -1,0 +1,206 @@
+"""The page of a run: what stays the same in all of its rounds, beside what `story` tells of each."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pmafl.page import figures
+from pmafl.page.document import render
+from pmafl.page.story import Story, choose_steps
+from pmafl.runs import Run
+
+PAGE = "page.html"
+
+GLOSSARY = {
+    "accuracy": "of each device's own model on test samples of its own classes, mean over all devices",
+    "worst tenth": "the mean accuracy of the tenth of the devices that score lowest",
+    "spread": "the band around the mean: one standard deviation over devices",
+    "loss": "cross-entropy on the same test samples, mean over devices",
+    "scheduled samples": "training samples on the devices whose updates arrived in the round",
+    "gain": "power that arrives at the server, as a part of what the device sends, in decibels",
+    "share of the band": "part of the uplink's bandwidth that the device has to itself",
+    "clock, power": "CPU frequency and transmit power that the round's orders asked of the device",
+    "energy": "for computing and uploading; the budget is what a device may spend per round in the long run",
+    "queue": "energy that a device has spent beyond its budget so far; a long queue keeps it out",
+    "participation": "part of the rounds so far in which the device was scheduled",
+    "optimality gap": "how far the round's objective is above a lower bound that no schedule can beat",
+    "seconds": "each round lasts until its last device has uploaded, an empty one until the deadline",
+    "joules": "energy of all devices together since the start",
+}
+MEANINGS = {
+    "map": "Devices where they stand; rings mark the scheduled ones, with their share of the band.",
+    "division": "Each bar is a scheduled device, as high as its share of the band; the line is the deadline.",
+    "accuracy": "Mean over devices, the worst tenth, and the spread over devices (shaded).",
+    "loss": "Test loss, mean over devices.",
+    "samples": "Training samples on the devices that took part in the round.",
+    "energy": "Energy per device and round since the start, against the mean budget.",
+    "queues": "How far spending runs ahead of the budgets.",
+    "gap": "The round's objective above the best that any schedule could reach.",
+    "spread-accuracy": "How many devices have which accuracy.",
+    "spread-participation": "How many devices took part how often.",
+    "spread-energy": "How many devices spent how much of their budget so far.",
+    "story-gain": "Its channel in each round.",
+    "story-share": "The rounds it took part in.",
+    "story-clock": "CPU clock in its turns.",
+    "story-power": "Transmit power in its turns.",
+    "story-energy": "What it spent in all, against its budget.",
+    "story-queue": "Its energy queue after each round.",
+    "story-accuracy": "Its accuracy when it was tested.",
+    "story-loss": "Its training loss in its turns.",
+}
+
+
+def run_page(run: Run) -> str:
+    """The page of a run as it stands."""
+    rows = run.rows if (run.directory / "rounds.jsonl").exists() or "rows" in vars(run) else []
+    story = new_story(run, sum(len(row["scheduled"]) for row in rows))
+    part = story.tell(rows)
+    return render("run", {"head": head(story, part), "part": part})
+
+
+def new_story(run: Run, turns: int) -> Story:
+    """A story of the run with room for so many turns of devices, of which none was told yet."""
+    return Story(run, choose_steps(run.settings.fleet.devices, run.settings.run.rounds, turns))
+
+
+def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
+    """What stays the same on the page of a run; `part` are rounds of it, if there are any yet."""
+    run, world = story.run, story.world
+    settings, fleet, shown = run.settings, world.fleet, story.shown
+    learns = settings.run.learning == "full"
+    drawn = _figures(
+        settings.cell.side_m,
+        settings.cell.deadline_s,
+        learns=learns,
+        counts_energy=story.counts_energy,
+        knows_gain=story.counts_energy and not story.federation,
+        knows_accuracy=bool(part["accuracy"]["rounds"].size) or story.federation,
+        bounded=story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any()),
+    )
+    return {
+        "name": run.directory.resolve().name or str(run.directory),
+        "line": _line(story),
+        "rounds": settings.run.rounds,
+        "total_devices": fleet.devices,
+        "learns": learns,
+        "counts_energy": story.counts_energy,
+        "federation": story.federation,
+        "queue_start_j": settings.policy.queue_start_j,
+        "mean_budget_j": float(fleet.budget_j.mean()),
+        "devices": {
+            "number": shown.astype(np.int32),
+            "x_m": world.position_m[0, shown].astype(np.float32),
+            "y_m": world.position_m[1, shown].astype(np.float32),
+            **{
+                name: getattr(fleet, name)[shown].astype(np.float32)
+                for name in ("samples", "budget_j", "max_frequency_hz", "max_power_w")
+            },
+        },
+        "steps": vars(story.steps),
+        **drawn,
+        "meanings": MEANINGS,
+        "glossary": GLOSSARY,
+        "notes": _notes(story),
+        "settings": settings.to_toml(),
+        "again": _again(run),
+    }
+
+
+@cache
+def _figures(
+    side_m: float,
+    deadline_s: float,
+    *,
+    learns: bool,
+    counts_energy: bool,
+    knows_gain: bool,
+    knows_accuracy: bool,
+    bounded: bool,
+) -> dict[str, Any]:
+    """The figures of a page, and which of them are what; those of a comparison's runs are the same."""
+    curves = figures.curves(learns, counts_energy, bounded)
+    spreads = _spreads(counts_energy, knows_accuracy)
+    stories = figures.device_story(learns, knows_accuracy, counts_energy, knows_gain)
+    drawn = {"map": figures.cell_map(side_m), **curves, **spreads, **stories}
+    if counts_energy:
+        drawn["division"] = figures.division(deadline_s)
+    return {
+        "figures": figures.items(drawn),
+        "curves": list(curves),
+        "spreads": list(spreads),
+        "stories": list(stories),
+    }
+
+
+def _spreads(counts_energy: bool, knows_accuracy: bool) -> dict[str, Any]:
+    found = {}
+    if knows_accuracy:
+        found["spread-accuracy"] = figures.distribution(
+            "spread-accuracy", "Accuracy", "test accuracy (%)", figures.BLUE
+        )
+    found["spread-participation"] = figures.distribution(
+        "spread-participation", "Participation", "rounds it took part in (%)", figures.ORANGE
+    )
+    if counts_energy:
+        found["spread-energy"] = figures.distribution(
+            "spread-energy", "Energy", "energy spent against the budget (%)", figures.GREEN
+        )
+    return found
+
+
+def _line(story: Story) -> str:
+    settings = story.run.settings
+    words = [f"{settings.fleet.devices:,} devices", settings.data.dataset, f"policy {settings.policy.name}"]
+    if settings.run.learning == "full":
+        words.append(f"algorithm {settings.learning.algorithm}")
+    words.append(f"seed {settings.run.seed}")
+    if story.federation:
+        words.append("a federation of real devices")
+    return " · ".join(words)
+
+
+def _notes(story: Story) -> list[str]:
+    """What a person must know to read the page right: what was left out of it."""
+    steps, found = story.steps, []
+    if story.shown.size < story.world.fleet.devices:
+        found.append(
+            f"The page shows {story.shown.size:,} of {story.world.fleet.devices:,} devices, at equal steps."
+        )
+    if steps.curve > 1:
+        found.append(f"Curves have every {_ordinal(steps.curve)} round.")
+    if steps.detail > 1:
+        found.append(f"The slider stops at every {_ordinal(steps.detail)} round; those between are counted.")
+    if steps.table > 1:
+        found.append(
+            "To keep the page small, gains and accuracies of devices are those of every "
+            f"{_ordinal(steps.table)} round; the map shows the last that is known."
+        )
+    if steps.reasons > 1:
+        found.append(f"Why devices were left out is told of every {_ordinal(steps.reasons)} round.")
+    if story.federation:
+        found.append(
+            "Real devices: the places are those of the settings' cell, and the record does not have the "
+            "channels that they reported."
+        )
+    return found
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _again(run: Run) -> list[list[str]]:
+    summary = run.summary or {}
+    versions = ", ".join(f"{name} {version}" for name, version in summary.get("versions", {}).items())
+    command = shlex.join(["pmafl", "run", str(run.directory), "--out", f"{run.directory}-again"])
+    return [
+        ["command", command],
+        ["seed", str(run.settings.run.seed)],
+        ["versions", versions or "known when the run is finished"],
+        ["without the directory", "save the settings below as settings.toml: pmafl run settings.toml"],
+    ]

@@ -1,0 +1,57 @@
+"""What the results hinge on: the questions, and the page that is made from their runs."""
+
+import pytest
+
+from pmafl import comparison
+from pmafl.experiments import sensitivity
+from pmafl.experiments.sensitivity import Amount, Question
+from pmafl.experiments.study import Scale
+
+HERE = ("local", 1, None)
+
+
+def test_every_question_asks_for_settings_that_exist(tmp_path):
+    found = sensitivity.questions()
+    assert len({(question.name, question.dataset) for question in found}) == len(found)
+    for question in found:
+        scale = Scale(question.dataset)
+        for curve in question.curves:
+            comparison.grid(question.dataset, scale.settings(curve), {}, [1], tmp_path)
+        for pair in question.against:
+            assert set(pair) <= set(question.methods)
+
+
+@pytest.fixture
+def asked(small, monkeypatch):
+    """Two small questions, of samples and of accuracy."""
+    amount = Amount(seeds=2, wireless_seeds=2, rounds=3, overrides=small)
+    whole = {question.name: question for question in sensitivity.questions() if question.dataset == "mnist"}
+    training = whole["training"]
+    curves = tuple(
+        c for c in training.curves if c.value == training.values[0] and c.method in ("pma", "fedavg")
+    )
+    few = [
+        whole["ocean"],
+        Question("training", training.title, "mnist", curves, (("pma", "fedavg"),), learns=True),
+    ]
+    monkeypatch.setattr(sensitivity, "questions", lambda: few)
+    return amount, few
+
+
+def test_the_page_has_the_numbers_of_the_runs_and_is_made_again_without_them(asked, tmp_path):
+    amount, (ocean, training) = asked
+    results = tmp_path / "results"
+    for question in (ocean, training):
+        sensitivity.make(question, amount, tmp_path / "runs", results, HERE)
+    page = sensitivity.write(results, amount).read_text()
+    assert page.count("2 seeds.") == 2
+    assert "set-expansion schedules " in page
+    assert "pma ends " in page
+    (tmp_path / "runs").rename(tmp_path / "gone")
+    assert sensitivity.write(results, amount).read_text() == page
+    for question in (ocean, training):
+        assert (results / f"{sensitivity.evidence_file(question)}.png").is_file()
+
+
+def test_what_was_not_run_is_said(asked, tmp_path):
+    assert sensitivity.write(tmp_path, asked[0]).read_text().count("Not run.") == 2

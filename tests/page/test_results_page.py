@@ -1,0 +1,46 @@
+"""The page of the paper's claims has their numbers, and refuses what is damaged in one line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pmafl
+from pmafl.errors import InputError
+from pmafl.page import write_page
+from tests.page.pages import data_of
+
+RESULTS = Path(pmafl.__file__).parent.parent / "results"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """The claims and one figure."""
+    for name in ("CLAIMS.json", "fig2-mnist.json", "fig2-mnist.csv"):
+        (tmp_path / name).write_bytes((RESULTS / name).read_bytes())
+    return tmp_path
+
+
+def test_claims_and_curves_are_those_of_the_files(results):
+    data = data_of(write_page(results).read_text("utf-8"))
+    claims = json.loads((results / "CLAIMS.json").read_text())
+    assert [(c["claim"], c["number"], c["verdict"]) for c in data["claims"]] == [
+        (c["claim"], c["number"], c["verdict"]) for c in claims
+    ]
+    (figure,) = data["shown"]
+    first = (results / "fig2-mnist.csv").read_text().splitlines()[1].split(",")
+    assert figure["lines"][0] == f"{first[0]}, {first[1]}"
+    np.testing.assert_allclose(figure["curves"][0]["accuracy_mean"][0], float(first[4]))
+
+
+@pytest.mark.parametrize("name", ["CLAIMS.json", "fig2-mnist.csv"])
+@pytest.mark.parametrize("content", ["[1]", "{", "method,value,round\na,b,<script>\n"])
+def test_damaged_results_are_one_line(results, name, content):
+    (results / name).write_text(content)
+    if name.endswith("csv") and content != "method,value,round\na,b,<script>\n":
+        assert data_of(write_page(results).read_text("utf-8"))["shown"] == []
+        return
+    with pytest.raises(InputError, match="is damaged"):
+        write_page(results)
+    assert not (results / "page.html").exists()

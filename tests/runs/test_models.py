@@ -1,0 +1,177 @@
+"""Models of a run, in this process and out of it: they score what the run recorded."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pmafl import runs
+from pmafl.cli import app
+from pmafl.errors import InputError
+from tests.runs.directories import run
+from tests.runs.test_statistics import RESNET
+
+OWN = "tests.learning.user_models:small_resnet"
+OUTSIDE = """
+import importlib, importlib.util, json, sys
+from pathlib import Path
+import numpy as np, torch
+from safetensors.torch import load_file
+
+def module_of(folder, network):
+    if network["code"].endswith(".py"):
+        spec = importlib.util.spec_from_file_location("network", folder / network["code"])
+        code = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(code)
+    else:
+        sys.path[:0] = network["folders"]
+        code = importlib.import_module(network["code"])
+    return getattr(code, network["function"])(*network["arguments"], **network["options"])
+
+for folder in map(Path, sys.argv[1:]):
+    about = json.loads((folder / "model.json").read_text())
+    module = module_of(folder, about["network"]).eval()
+    for model in about["models"]:
+        data = np.load(folder / f"test-{model['device']}.npz")
+        x = torch.from_numpy(data["x"]).float() / about["inputs"]["divided_by"]
+        shape = -1, *(1,) * (x.dim() - 2)
+        mean, std = (torch.tensor(about["inputs"][name]).view(shape) for name in ("mean", "std"))
+        module.load_state_dict(load_file(folder / model["file"]))
+        with torch.no_grad():
+            right = module((x - mean) / std).argmax(1).numpy() == data["y"]
+        assert abs(right.mean() - model["accuracy"]) < 1e-9, (folder, model, right.mean())
+assert "pmafl" not in sys.modules
+print("all as recorded")
+"""
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["export", *map(str, words)])
+
+
+def save_tests(this, folder, devices):
+    """The test samples of devices as they are stored, for a process that has nothing else."""
+    dataset, evaluator = this.world.task.dataset, this.world.task._evaluator
+    for device in devices:
+        rows = evaluator._order[evaluator.rows[device]]
+        np.savez(folder / f"test-{device}.npz", x=dataset.x_test[rows], y=dataset.y_test[rows])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "buffers"), [("pma", "personal"), ("fedavg", "shared"), ("local", "shared")]
+)
+def test_the_model_of_a_device_scores_what_was_recorded(tmp_path, tiny, algorithm, buffers):
+    changes = RESNET | {"run.evaluate_every": 1, "learning.algorithm": algorithm, "learning.buffers": buffers}
+    run(tmp_path / "run", tiny | changes)
+    this = runs.open_run(tmp_path / "run")
+    columns = np.load(tmp_path / "run" / "devices.npy")
+    dataset, evaluator = this.world.task.dataset, this.world.task._evaluator
+    for rounds in (4, 3, 1):  # the first is not in a checkpoint any more
+        models = runs.Models(this, rounds)
+        assert models.rounds == rounds
+        for device in (0, 4):
+            rows = evaluator._order[evaluator.rows[device]]
+            with torch.no_grad():
+                scores = models.module(device)(torch.from_numpy(dataset.scaled(dataset.x_test[rows])))
+            right = (scores.argmax(1).numpy() == dataset.y_test[rows]).mean()
+            assert right == pytest.approx(columns["accuracy"][rounds - 1, device])
+    assert isinstance(this.model(2), torch.nn.Sequential)
+    if algorithm == "fedavg":
+        one, other = this.model().state_dict(), this.model(3, rounds=4).state_dict()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    else:
+        with pytest.raises(InputError, match="every device has a model of its own"):
+            this.model()
+
+
+def test_exported_models_score_the_same_where_pmafl_never_was(tmp_path, tiny):
+    """The paper's network, a ready one, and one of a user's own, in a process that imports none of pmafl."""
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "my_net.py").write_text(
+        "from torch import nn\n\n\ndef small(shape, classes, units=5):\n"
+        "    chain = nn.Linear(64, units), nn.BatchNorm1d(units), nn.ReLU(), nn.Linear(units, classes)\n"
+        "    return nn.Sequential(nn.Flatten(), *chain)\n".replace("\\\n", "\n")
+    )
+    cases = {
+        "paper": {"learning.model": "mlp"},
+        "ready": {"learning.model": "resnet8", "learning.shared": ["!*bn*"], "run.rounds": 2},
+        "own": {
+            "learning.model": "my_net:small",
+            "learning.model_options": {"units": 7},
+            "run.plugin_path": [str(tmp_path / "nets")],
+            "learning.shared_layers": 1,
+        },
+    }
+    folders = []
+    for name, changes in cases.items():
+        run(tmp_path / name, tiny | {"run.rounds": 3, "cell.bandwidth_hz": 1e8} | changes)
+        result = invoke(tmp_path / name, "--all")
+        assert result.exit_code == 0, result.output
+        folders.append(tmp_path / name / "export")
+        about = json.loads((folders[-1] / "model.json").read_text())
+        assert [model["device"] for model in about["models"]] == [*range(6)]
+        save_tests(runs.open_run(tmp_path / name), folders[-1], range(6))
+    outside = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    words = [sys.executable, "-c", OUTSIDE, *map(str, folders)]
+    process = subprocess.run(words, cwd=tmp_path, env=outside, capture_output=True, text=True, check=False)
+    assert process.stdout == "all as recorded\n".replace("\\\n", "\n"), process.stderr
+
+
+def test_an_earlier_round_is_the_one_of_a_shorter_run(tmp_path, tiny):
+    run(tmp_path / "long", tiny | {"learning.algorithm": "fedavg"})
+    run(tmp_path / "short", tiny | {"learning.algorithm": "fedavg", "run.rounds": 2})
+    assert invoke(tmp_path / "long", "--round", 2, "--out", tmp_path / "one").exit_code == 0
+    assert invoke(tmp_path / "short", "--out", tmp_path / "other").exit_code == 0
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other"))
+    assert one == other
+    about = json.loads((tmp_path / "one" / "model.json").read_text())
+    assert about["rounds"] == 2
+    assert about["models"][0]["accuracy"] == runs.read_records(tmp_path / "long")[1]["accuracy"]
+
+
+def test_what_cannot_be_exported_is_refused_in_one_line(tmp_path, tiny):
+    run(tmp_path / "run", tiny | {"run.rounds": 2})
+    run(tmp_path / "wireless", tiny | {"run.rounds": 2, "run.learning": "none"})
+    for words, line in [
+        ((tmp_path / "run",), "every device has a model of its own; say which device"),
+        ((tmp_path / "run", "--device", 6), "device 6: there are devices 0 to 5"),
+        ((tmp_path / "run", "--device", -1), "device -1: there are devices 0 to 5"),
+        (
+            (tmp_path / "run", "--device", 1, "--round", 3),
+            "round 3: the run has 2 rounds so far; must be 0 to 2",
+        ),
+        ((tmp_path / "run", "--device", 1, "--all"), "--device and --all were both given"),
+        ((tmp_path / "wireless", "--all"), "is a run without learning: it has no models"),
+        ((tmp_path / "nowhere", "--all"), "is not a run directory"),
+    ]:
+        result = invoke(*words)
+        assert isinstance(result.exception, InputError), (words, result.output)
+        assert line in str(result.exception)
+        assert "\n" not in str(result.exception)
+    assert not (tmp_path / "run" / "export").exists()
+
+
+def test_onnx_gives_the_same_scores(tmp_path, tiny):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    run(tmp_path / "run", tiny | RESNET | {"run.rounds": 1})
+    result = invoke(tmp_path / "run", "--device", 1, "--format", "onnx")
+    assert result.exit_code == 0, result.output
+    session = runtime.InferenceSession(tmp_path / "run" / "export" / "device-1.onnx")
+    x = torch.randn(5, 1, 8, 8)
+    with torch.no_grad():
+        expected = runs.open_run(tmp_path / "run").model(1)(x)
+    (scores,) = session.run(["scores"], {"x": x.numpy()})
+    np.testing.assert_allclose(scores, expected.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_without_onnx_its_packages_are_named(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr("pmafl.runs.exports.ONNX_PACKAGES", ("no_such_package",))
+    run(tmp_path / "run", tiny | {"run.rounds": 1})
+    result = invoke(tmp_path / "run", "--all", "--format", "onnx")
+    assert "ONNX needs no_such_package: pip install 'pmafl[onnx]'" in str(result.exception)
