@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # As many tests at once as there are cores; those of one file in one process, which makes their fixtures once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
-.PHONY: demo test test-all test-portable lint bench federation test-federation nginx clean
+.PHONY: demo test test-all test-browser test-portable lint bench federation test-federation nginx chromium clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -17,8 +17,11 @@ demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; go
 test: $(VENV)/.ready-dev  ## every test of less than 30 s of CPU, on all cores
 	$(PYTEST)
 
-test-all: $(VENV)/.ready-dev  ## also the heavy ones, more examples, and doctests; prints coverage and the slowest
+test-all: $(VENV)/.ready-dev chromium  ## also the heavy ones, more examples, and doctests; prints coverage and the slowest
 	$(PYTEST) -m 'not federation' --hypothesis-profile thorough --doctest-modules --cov --durations 20 tests pmafl
+
+test-browser: $(VENV)/.ready-dev chromium  ## pages in headless Chromium
+	$(PYTEST) -m browser tests/page
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
 	$(BIN)/python -m tests.portable
@@ -43,6 +46,11 @@ nginx:  # the port for devices; /usr/sbin is not on everybody's path
 	@PATH="$$PATH:/usr/sbin"; command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends nginx > /dev/null; } || \
 	  { echo "error: nginx is not installed; as root: apt-get install nginx"; exit 2; }
+
+chromium:  # opens the pages that are tested
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || \
+	  { echo "error: Chromium is not installed; as root: apt-get install chromium"; exit 2; }
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -205,13 +205,15 @@ def _choose(forecasts: Sequence[Forecast], goals: Sequence[Goal], met: Sequence[
     Of choices that are alike in this, the one with less band and shorter rounds, which are of use to others.
     """
 
-    def value(index: int) -> float:
-        one = forecasts[index]
-        return one.samples_per_day if any(met) else min(goal.margin(one) for goal in goals)
+    def largest(among: Iterable[int], value: Callable[[Forecast], float]) -> list[int]:
+        values = {index: value(forecasts[index]) for index in among}
+        best = max(values.values())
+        return [index for index, own in values.items() if own >= best - 2 * ALIKE * abs(best)]
 
-    among = [index for index in range(len(forecasts)) if met[index] or not any(met)]
-    best = max(map(value, among))
-    alike = [index for index in among if value(index) >= best - 2 * ALIKE * abs(best)]
+    among = [index for index in range(len(forecasts)) if met[index]]
+    if not among:
+        among = largest(range(len(forecasts)), lambda one: min(goal.margin(one) for goal in goals))
+    alike = largest(among, lambda one: one.samples_per_day)
     return min(alike, key=lambda i: (forecasts[i].choice.band_share, forecasts[i].choice.deadline_s))
 
 

@@ -199,3 +199,40 @@ def test_memory_does_not_hold_every_device_at_every_level(monkeypatch):
         tracemalloc.stop()
     level_array_bytes = 8 * LEVELS.size * (1000 - 200)
     assert peaks[1] - peaks[0] < 2 * level_array_bytes
+
+
+def test_at_their_prices_devices_use_what_there_is():
+    problem, fading, budget_j = case = crowd(60)
+    plan = fluid.plan(*case)
+    response = fluid.respond(*case, plan)
+    assert response.share.sum() == pytest.approx(1.0, rel=5e-3)
+    dear = plan.energy_price * budget_j > 0.02 * problem.samples
+    assert response.energy_j[dear] == pytest.approx(budget_j[dear], rel=0.02)
+    assert (response.turns <= 1).all()
+    assert (response.air <= response.share * (1 + 1e-9)).all()
+    value, _, _ = rounded_bound(case, plan)
+    priced = plan.energy_price @ budget_j + plan.band_price
+    assert response.surplus.sum() + priced == pytest.approx(value / fading.size, rel=1e-3)
+
+
+def test_a_device_that_stands_for_two_counts_as_two():
+    problem, fading, budget_j = crowd(40)
+    twice = part(problem, np.repeat(np.arange(40), 2))
+    apart = fluid.plan(twice, fading, np.repeat(budget_j, 2))
+    together = fluid.plan(problem, fading, budget_j, copies=np.full(40, 2.0))
+    assert together.band_price == pytest.approx(apart.band_price, rel=2e-3)
+    unit = apart.energy_price.mean()
+    assert together.energy_price == pytest.approx(apart.energy_price[::2], rel=5e-3, abs=2e-3 * unit)
+
+
+def test_what_costs_more_than_the_budgets_of_all_levels_may_be_saved_for():
+    problem, fading, budget_j = crowd(40)
+    poor_j = budget_j * 1e-3
+    never = fluid.respond(problem, fading, poor_j, fluid.plan(problem, fading, poor_j))
+    cap_j = budget_j * 100
+    saving = fluid.plan(problem, fading, poor_j, cap_j=cap_j)
+    seldom = fluid.respond(problem, fading, poor_j, saving, cap_j)
+    unable = never.turns == 0
+    assert unable.sum() > 20
+    assert (seldom.turns[unable] > 1e-6).all()
+    assert seldom.energy_j[unable] == pytest.approx(poor_j[unable], rel=0.05)

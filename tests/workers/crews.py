@@ -21,8 +21,8 @@ CASES = {
     "shared statistics": STATEFUL | {"learning.buffers": "shared"},
     "ditto": SMALL | {"learning.algorithm": "tests.own_ditto:ditto"},
     "scaffold": SMALL | {"learning.algorithm": "tests.own_scaffold:scaffold", "learning.momentum": 0.0},
-    "sizes": SMALL | {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
     "sparse": SMALL | {"learning.algorithm": "fedavg", "learning.upload": "top-k"},
+    "sizes": SMALL | {"data.partition": "dirichlet", "fleet.samples": [10, 40, 20, 15, 30, 25]},
 }
 EVERYONE = {"run.wireless": "none", "policy.name": "uniform", "policy.options.count": 5, "run.rounds": 3}
 

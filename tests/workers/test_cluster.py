@@ -2,6 +2,7 @@
 
 import builtins
 import pickle
+import socket
 import sys
 import threading
 
@@ -76,6 +77,15 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_ray)
     with pytest.raises(InputError, match=r"^Ray is not installed; pip install 'pmafl\[ray\]'$"):
         connect(None)
+
+
+def test_an_address_where_nobody_is_is_refused_at_once():
+    pytest.importorskip("ray")
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"^--address {address}: no Ray cluster answers there"):
+            connect(address)
 
 
 @pytest.mark.heavy

@@ -41,7 +41,7 @@ def apfl(learning: LearningSettings, mixing: float = 0.5, mixing_rate: float = 0
     def local(
         engine: Engine, server: Tensors, device: Tensors, samples: Samples, rng: np.random.Generator
     ) -> tuple[Tensors, Tensors]:
-        share = before = float(device["mixing"])
+        share = float(device["mixing"])
         first = True
 
         def slopes(points: Sequence[Tensor], batch: Samples) -> tuple[float, list[Tensor]]:
@@ -51,14 +51,14 @@ def apfl(learning: LearningSettings, mixing: float = 0.5, mixing_rate: float = 0
             _, of_mixture = engine.slope(share * own + (1 - share) * shared, batch)
             of_own = share * of_mixture
             if first:
-                share = min(max(share - mixing_rate * float(of_mixture @ (own - shared)), 0.0), 1.0)
+                slope = sum(float(of_mixture[w] @ (own - shared)[w]) for w in engine.model.trained)
+                share = min(max(share - mixing_rate * slope, 0.0), 1.0)
                 first = False
             return loss, [of_shared, of_own]
 
         points = [server["model"], device["own"]]
         model, own = engine.descend(points, samples, rng, learning.iterations, slopes)
-        moved = device["mixing"] if share == before else device["mixing"].new_full((1,), share)
-        return {"model": model}, {"own": own, "mixing": moved}
+        return {"model": model}, {"own": own, "mixing": device["mixing"].new_full((1,), share)}
 
     def personal(server: Tensors, device: Tensors) -> Tensor:
         share = device["mixing"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pmafl.learning.model import Model
 
 
-def feddyn(learning: LearningSettings, weight: float = 0.01) -> Algorithm:
+def feddyn(learning: LearningSettings, weight: float = 0.1) -> Algorithm:
     r"""Devices minimise :math:`F_k(w) - g_k \cdot w + \alpha/2 \, |w - w_t|^2`.
 
     .. math:: g_k \leftarrow g_k - \alpha (w_k - w_t), \quad h \leftarrow h - \alpha \frac{1}{K}
