@@ -133,7 +133,7 @@ def cell_map(side_m: float) -> Figure:
     )
     chosen = source("chosen", "x", "y")
     square: dict[str, Any] = {"fill_alpha": 0, "line_color": PINK, "line_width": 3}
-    picked = drawing.scatter("x", "y", source=chosen, size=22, marker="square", **square)
+    drawing.scatter("x", "y", source=chosen, size=22, marker="square", **square)
     server = drawing.scatter(
         [0], [0], marker="triangle", size=15, fill_color=GREEN, line_color="white", level="overlay"
     )
@@ -141,7 +141,7 @@ def cell_map(side_m: float) -> Figure:
     drawing.add_tools(HoverTool(renderers=[dots], tooltips=tooltips, name="tips"))
     bar = ColorBar(color_mapper=mapper, name="bar", height=12, padding=4, title_standoff=6, margin=4)
     drawing.add_layout(bar, "below")
-    legend(drawing, {"server": [server], "scheduled": [rings], "chosen": [picked]})
+    legend(drawing, {"server": [server], "scheduled": [rings]})
     return drawing
 
 
@@ -254,7 +254,7 @@ def distribution(name: str, title: str, x: str, colour: str) -> Figure:
 
 
 def device_story(
-    learns: bool, score: Score | None, counts_energy: bool, knows_gain: bool
+    rounds: int, learns: bool, score: Score | None, counts_energy: bool, knows_gain: bool
 ) -> dict[str, Figure]:
     """One device over all rounds."""
     found: dict[str, Figure] = {}
@@ -262,7 +262,8 @@ def device_story(
     def add(
         name: str, title: str, y: str, draw: Callable[[Figure, ColumnDataSource], Any], *columns: str
     ) -> None:
-        drawing = blank(f"story-{name}", title, "round", y, SMALL_PX - 30)
+        all_rounds = Range1d(0, rounds + 1)
+        drawing = blank(f"story-{name}", title, "round", y, SMALL_PX - 30, x_range=all_rounds)
         draw(drawing, source("story", "x", *columns))
         cursor(drawing)
         whole(drawing)

@@ -65,10 +65,7 @@ run.drawStory = () => {
     "story-accuracy": {x: accuracy.x, accuracy: accuracy.y},
     "story-loss": {x: turns, loss: column("train_loss", 1)},
   };
-  for (const name of head.stories) {
-    page.fill(name, "story", data[name]);
-    page.plot(name).x_range.setv({start: 0, end: head.rounds + 1});
-  }
+  for (const name of head.stories) page.fill(name, "story", data[name]);
   const distance = Math.hypot(devices.x_m[at], devices.y_m[at]),
     last = x.length - 1;
   const after = run.after(last);

@@ -38,7 +38,7 @@ GLOSSARY = {
     "joules": "energy of all devices together since the start",
 }
 MEANINGS = {
-    "map": "Devices where they stand; rings mark the scheduled ones, with their share of the band.",
+    "map": "Devices where they stand; rings mark the scheduled, with their share of the band.",
     "division": "Each bar is a scheduled device, as high as its share of the band; the line is the deadline.",
     "accuracy": "Mean over devices, the worst tenth, and the spread over devices (shaded).",
     "loss": "Test loss, mean over devices.",
@@ -84,6 +84,7 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
     drawn = _figures(
         settings.cell.side_m,
         settings.cell.deadline_s,
+        settings.run.rounds,
         learns=learns,
         counts_energy=story.counts_energy,
         knows_gain=bool(part["gain"]["rounds"].size),
@@ -125,6 +126,7 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
 def _figures(
     side_m: float,
     deadline_s: float,
+    rounds: int,
     *,
     learns: bool,
     counts_energy: bool,
@@ -136,7 +138,9 @@ def _figures(
     """The figures of a page, and which of them are what; those of a comparison's runs are the same."""
     curves = figures.curves(score if learns else None, counts_energy, bounded)
     spreads = _spreads(counts_energy, score if knows_accuracy else None)
-    stories = figures.device_story(learns, score if knows_accuracy else None, counts_energy, knows_gain)
+    stories = figures.device_story(
+        rounds, learns, score if knows_accuracy else None, counts_energy, knows_gain
+    )
     drawn = {"map": figures.cell_map(side_m), **curves, **spreads, **stories}
     if counts_energy:
         drawn["division"] = figures.division(deadline_s)
@@ -195,8 +199,8 @@ def _notes(story: Story) -> list[str]:
         found.append(f"Why devices were left out is told of every {_ordinal(steps.reasons)} round.")
     if story.federation:
         found.append(
-            "Real devices: the places are those of the settings' cell, and the record does not have the "
-            "channels that they reported."
+            "Real devices: the places are those of the settings' cell; gains are what devices reported in "
+            "evaluated rounds."
         )
     return found
 

@@ -238,10 +238,14 @@ def length_s(row: Row, settings: Settings) -> float:
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:
-    """The round's decision again, as far as reasons look at it."""
+    """The round's decision again, as the record has it."""
     scheduled, dropped = (np.isin(np.arange(problem.devices), row[key]) for key in ("scheduled", "dropped"))
-    nothing: dict[str, Any] = dict.fromkeys((*TURNS, "frequency_hz", "power_w"), np.zeros(problem.devices))
-    return Decision("", scheduled, **nothing, objective=0.0, dropped=dropped)
+    allocated: dict[str, Any] = {}
+    for name in (*TURNS, "awake_energy_j", "frequency_hz", "power_w"):
+        allocated[name] = np.zeros(problem.devices)
+        if row.get(name):
+            allocated[name][row["scheduled"]] = row[name]
+    return Decision("", scheduled, **allocated, objective=row.get("objective") or 0.0, dropped=dropped)
 
 
 def _reasons_of_real_devices(row: Row, devices: int) -> Mapping[int, str]:

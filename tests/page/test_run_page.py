@@ -100,7 +100,7 @@ def test_reasons_of_a_policy_with_prices_are_its_own(tmp_path):
     sentences = [sentence for _, (_, sentences) in reasons for sentence in sentences]
     assert sentences
     priced = [sentence for sentence in sentences if not sentence.startswith("was not chosen")]
-    assert len(priced) > len(sentences) / 2
+    assert len(priced) > len(sentences) / 2, sentences
 
 
 def test_a_page_loads_nothing_and_is_small(run_directory):
