@@ -13,6 +13,7 @@ from pmafl.errors import InputError
 from pmafl.page.comparison import comparison_data
 from pmafl.page.document import render
 from pmafl.page.live import address_of, open_server, serve, serving
+from pmafl.page.plan import plan_data
 from pmafl.page.results import CLAIMS, results_data
 from pmafl.page.run import PAGE, run_page
 from pmafl.progress import report
@@ -32,9 +33,13 @@ def write_page(path: str | PathLike[str]) -> Path:
         return write_comparison_page(path)
     if (path / CLAIMS).is_file():
         return _write(path, render("results", results_data(path)))
+    if path.is_file():
+        page = path.with_suffix(".html")
+        write_atomically(page, render("plan", plan_data(path)).encode())
+        return page
     raise InputError(
-        f"{path!s:.200} is nothing to look at: it must be a run directory, that of a comparison, or one with "
-        f"{CLAIMS}"
+        f"{path!s:.200} is nothing to look at: it must be a run directory, that of a comparison, one with "
+        f"{CLAIMS}, or what pmafl plan --json wrote"
     )
 
 

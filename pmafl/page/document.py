@@ -19,6 +19,7 @@ SCRIPTS = {
     "run": ("run-data.js", "run-round.js", "run-story.js", "run.js"),
     "comparison": ("comparison.js",),
     "results": ("results.js",),
+    "plan": ("plan.js",),
 }
 PAGE = """<!doctype html>
 <html lang="en">

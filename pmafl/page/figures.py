@@ -7,7 +7,7 @@ becomes part of a figure: Bokeh would read some of it as mathematics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from bokeh.embed import json_item
 from bokeh.models import (
@@ -35,6 +35,17 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79
 SMALL_PX, LARGE_PX = 250, 520
 
 Figure = Any
+
+
+class Score(NamedTuple):
+    """How devices are scored: a title, a label for axes, a factor from records to axes, and its unit."""
+
+    title: str
+    label: str
+    factor: float
+    unit: str
+
+
 Draw = Callable[[Figure, ColumnDataSource], None]
 
 
@@ -186,13 +197,13 @@ def curve(
     return drawing
 
 
-def curves(learns: bool, counts_energy: bool, bounded: bool) -> dict[str, Figure]:
+def curves(score: Score | None, counts_energy: bool, bounded: bool) -> dict[str, Figure]:
     """What a run's curves can be, as far as it measures them."""
     found: dict[str, Figure] = {}
-    if learns:
+    if score:
         data = source("learning", "x", "accuracy", "worst", "low", "high", "loss")
         lines = {"mean over devices": ("accuracy", BLUE, "solid"), "worst tenth": ("worst", ORANGE, "dashed")}
-        found["accuracy"] = curve("accuracy", "Accuracy", "test accuracy (%)", lines, data)
+        found["accuracy"] = curve("accuracy", score.title, score.label, lines, data)
         found["accuracy"].varea("x", "low", "high", source=data, fill_color=BLUE, fill_alpha=0.15)
         found["loss"] = curve("loss", "Loss", "test loss", {"mean": ("loss", BLUE, "solid")}, _again(data))
     data = source("rounds", "x", "samples", "mean_j", "worst_j", "budget_j", "mean_q", "max_q", "gap")
@@ -243,7 +254,7 @@ def distribution(name: str, title: str, x: str, colour: str) -> Figure:
 
 
 def device_story(
-    learns: bool, knows_accuracy: bool, counts_energy: bool, knows_gain: bool
+    learns: bool, score: Score | None, counts_energy: bool, knows_gain: bool
 ) -> dict[str, Figure]:
     """One device over all rounds."""
     found: dict[str, Figure] = {}
@@ -286,8 +297,8 @@ def device_story(
         add("queue", "Energy queue", "beyond the budget (J)", line("queue", PINK), "queue")
     else:
         add("share", "Its turns", "took part", stems("share", ORANGE), "share")
-    if knows_accuracy:
-        add("accuracy", "Accuracy", "test accuracy (%)", line("accuracy", BLUE), "accuracy")
+    if score:
+        add("accuracy", score.title, score.label, line("accuracy", BLUE), "accuracy")
     if learns:
         add("loss", "Training loss in its turns", "loss", stems("loss", GREEN), "loss")
     return found

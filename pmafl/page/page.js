@@ -39,11 +39,10 @@ const page = {
   // A number as people read it.
   number(value, digits = 4) {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
-    if (Number.isInteger(value) && Math.abs(value) < 1e7) return value.toLocaleString("en");
     const size = Math.abs(value);
-    return size !== 0 && (size < 1e-3 || size >= 1e7)
-      ? value.toExponential(digits - 1)
-      : String(+value.toPrecision(digits));
+    if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(digits - 1);
+    const whole = Number.isInteger(value) && size < 1e7;
+    return value.toLocaleString("en", {maximumSignificantDigits: whole ? 21 : digits});
   },
 
   percent: (value, digits = 1) => (Number.isFinite(value) ? (100 * value).toFixed(digits) + "%" : "–"),

@@ -44,8 +44,7 @@ run.take = (part) => {
 };
 
 run.round = () => run.part.frames[run.frame] ?? 0;
-run.energy = (entry) =>
-  run.part.turns.compute_energy_j[entry] + run.part.turns.upload_energy_j[entry] + run.part.turns.awake_energy_j[entry];
+run.energy = (entry) => run.part.turns.energy_j[entry];
 
 // Queue, energy and turns of all devices after a round. The queues follow q <- max(q + E - budget, 0).
 run.after = (frame) => {
@@ -90,6 +89,12 @@ run.known = (table, round) => {
     : {round: table.rounds[found], values: table.values.subarray(found * run.count, (found + 1) * run.count)};
 };
 
+// A score as people read it.
+run.score = (value, digits = 2) => {
+  const {factor, unit} = run.head.score;
+  return unit === "%" ? page.percent(value, digits) : page.number(factor * value);
+};
+
 run.decibel = (gain) => (gain > 0 ? 10 * Math.log10(gain) : NaN);
 
 // ---- what the map can be coloured by ----
@@ -123,9 +128,9 @@ run.colours = () => {
     };
   if (part.accuracy.rounds.length)
     found.accuracy = {
-      label: "accuracy",
-      title: "test accuracy (%)",
-      range: () => run.extent([...part.accuracy.values].map((v) => 100 * v)),
+      label: head.score.title.toLowerCase(),
+      title: head.score.label,
+      range: () => run.extent([...part.accuracy.values].map((v) => head.score.factor * v)),
     };
   return found;
 };
@@ -147,7 +152,9 @@ run.values = (what, frame) => {
   if (what === "gain" || what === "accuracy") {
     const table = run.known(run.part[what], round);
     if (!table) return found.fill(NaN);
-    return found.map((_, i) => (what === "gain" ? run.decibel(table.values[i]) : 100 * table.values[i]));
+    return found.map((_, i) =>
+      what === "gain" ? run.decibel(table.values[i]) : run.head.score.factor * table.values[i],
+    );
   }
   const {queue, spent, turns} = run.after(frame);
   if (what === "queue") return queue;

@@ -137,7 +137,7 @@ run.drawHappened = () => {
       );
     if (Number.isFinite(points.accuracy[point]))
       words.push(
-        `accuracy ${page.percent(points.accuracy[point], 2)}, worst tenth ${page.percent(points.worst_tenth_accuracy[point], 2)}`,
+        `${run.head.score.title.toLowerCase()} ${run.score(points.accuracy[point])}, worst tenth ${run.score(points.worst_tenth_accuracy[point])}`,
       );
   }
   const failed = run.part.failed[round];

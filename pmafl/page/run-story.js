@@ -49,7 +49,7 @@ run.drawStory = () => {
     y: Array.from(table.rounds, (_, i) => change(table.values[i * run.count + at])),
   });
   const gain = ofTable(part.gain, run.decibel),
-    accuracy = ofTable(part.accuracy, (value) => 100 * value);
+    accuracy = ofTable(part.accuracy, (value) => head.score.factor * value);
   const turns = mine.map(([round]) => round);
   const column = (name, scale) => mine.map(([, entry]) => scale * part.turns[name][entry]);
   const data = {
@@ -65,7 +65,10 @@ run.drawStory = () => {
     "story-accuracy": {x: accuracy.x, accuracy: accuracy.y},
     "story-loss": {x: turns, loss: column("train_loss", 1)},
   };
-  for (const name of head.stories) page.fill(name, "story", data[name]);
+  for (const name of head.stories) {
+    page.fill(name, "story", data[name]);
+    page.plot(name).x_range.setv({start: 0, end: head.rounds + 1});
+  }
   const distance = Math.hypot(devices.x_m[at], devices.y_m[at]),
     last = x.length - 1;
   const after = run.after(last);
@@ -86,7 +89,11 @@ run.drawStory = () => {
       ],
       ["queue", `${page.number(queue[last])} J at the end`],
     );
-  if (accuracy.y.length) facts.push(["accuracy", `${page.number(accuracy.y.at(-1))}% at the last test`]);
+  if (accuracy.y.length)
+    facts.push([
+      head.score.title.toLowerCase(),
+      `${page.number(accuracy.y.at(-1))}${head.score.unit} at the last test`,
+    ]);
   const words = run.wordsOf.get(run.round()),
     index = words ? words[0].indexOf(at) : -1;
   if (index >= 0) facts.push([`round ${run.round() + 1}`, words[1][index]]);

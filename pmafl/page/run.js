@@ -18,14 +18,15 @@ run.drawCurves = () => {
     [, label, x] = run.axes()[run.axis];
   const seen = [...points.accuracy.keys()].filter((i) => Number.isFinite(points.accuracy[i]));
   const pick = (values, scale = 1) => seen.map((i) => scale * values[i]);
-  const accuracy = pick(points.accuracy, 100),
-    spread = pick(points.accuracy_std, 100);
+  const {factor, unit} = run.head.score;
+  const accuracy = pick(points.accuracy, factor),
+    spread = pick(points.accuracy_std, factor);
   const learning = {
     x: seen.map((i) => x[i]),
     accuracy,
-    worst: pick(points.worst_tenth_accuracy, 100),
+    worst: pick(points.worst_tenth_accuracy, factor),
     low: accuracy.map((v, i) => Math.max(v - spread[i], 0)),
-    high: accuracy.map((v, i) => Math.min(v + spread[i], 100)),
+    high: accuracy.map((v, i) => Math.min(v + spread[i], unit === "%" ? 100 : Infinity)),
     loss: pick(points.loss),
   };
   const budget = run.head.mean_budget_j;
@@ -151,11 +152,12 @@ run.describe = () => {
   page.title(head.name, head.line);
   const done = last < 0 ? 0 : points.round[last] + 1;
   const cards = [[`${page.number(done)} of ${page.number(head.rounds)}`, "rounds done"]];
+  const word = head.score.title.toLowerCase();
   const tested = [...points.accuracy.keys()].filter((i) => Number.isFinite(points.accuracy[i])).at(-1);
   if (tested !== undefined)
     cards.push(
-      [page.percent(points.accuracy[tested], 2), "accuracy, mean over devices"],
-      [page.percent(points.worst_tenth_accuracy[tested], 2), "accuracy, worst tenth of the devices"],
+      [run.score(points.accuracy[tested]), `${word}, mean over devices`],
+      [run.score(points.worst_tenth_accuracy[tested]), `${word}, worst tenth of the devices`],
     );
   if (last >= 0) {
     const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;

@@ -10,10 +10,16 @@ import numpy as np
 
 from pmafl.page import figures
 from pmafl.page.document import render
+from pmafl.page.figures import Score
 from pmafl.page.story import Story, choose_steps
 from pmafl.runs import Run
 
 PAGE = "page.html"
+
+SCORES = {
+    "accuracy": Score("Accuracy", "test accuracy (%)", 100.0, "%"),
+    "error": Score("Error", "mean absolute error", 1.0, ""),
+}
 
 GLOSSARY = {
     "accuracy": "of each device's own model on test samples of its own classes, mean over all devices",
@@ -64,7 +70,9 @@ def run_page(run: Run) -> str:
 
 def new_story(run: Run, turns: int) -> Story:
     """A story of the run with room for so many turns of devices, of which none was told yet."""
-    return Story(run, choose_steps(run.settings.fleet.devices, run.settings.run.rounds, turns))
+    settings = run.settings
+    every = settings.run.evaluate_every
+    return Story(run, choose_steps(settings.fleet.devices, settings.run.rounds, turns, every))
 
 
 def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
@@ -72,13 +80,15 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
     run, world = story.run, story.world
     settings, fleet, shown = run.settings, world.fleet, story.shown
     learns = settings.run.learning == "full"
+    score = SCORES["error" if story.predicts_values else "accuracy"]
     drawn = _figures(
         settings.cell.side_m,
         settings.cell.deadline_s,
         learns=learns,
         counts_energy=story.counts_energy,
-        knows_gain=story.counts_energy and not story.federation,
-        knows_accuracy=bool(part["accuracy"]["rounds"].size) or story.federation,
+        knows_gain=bool(part["gain"]["rounds"].size),
+        knows_accuracy=bool(part["accuracy"]["rounds"].size),
+        score=score,
         bounded=story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any()),
     )
     return {
@@ -87,6 +97,7 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
         "rounds": settings.run.rounds,
         "total_devices": fleet.devices,
         "learns": learns,
+        "score": score._asdict(),
         "counts_energy": story.counts_energy,
         "federation": story.federation,
         "queue_start_j": settings.policy.queue_start_j,
@@ -120,11 +131,12 @@ def _figures(
     knows_gain: bool,
     knows_accuracy: bool,
     bounded: bool,
+    score: Score,
 ) -> dict[str, Any]:
     """The figures of a page, and which of them are what; those of a comparison's runs are the same."""
-    curves = figures.curves(learns, counts_energy, bounded)
-    spreads = _spreads(counts_energy, knows_accuracy)
-    stories = figures.device_story(learns, knows_accuracy, counts_energy, knows_gain)
+    curves = figures.curves(score if learns else None, counts_energy, bounded)
+    spreads = _spreads(counts_energy, score if knows_accuracy else None)
+    stories = figures.device_story(learns, score if knows_accuracy else None, counts_energy, knows_gain)
     drawn = {"map": figures.cell_map(side_m), **curves, **spreads, **stories}
     if counts_energy:
         drawn["division"] = figures.division(deadline_s)
@@ -136,11 +148,11 @@ def _figures(
     }
 
 
-def _spreads(counts_energy: bool, knows_accuracy: bool) -> dict[str, Any]:
+def _spreads(counts_energy: bool, score: Score | None) -> dict[str, Any]:
     found = {}
-    if knows_accuracy:
+    if score:
         found["spread-accuracy"] = figures.distribution(
-            "spread-accuracy", "Accuracy", "test accuracy (%)", figures.BLUE
+            "spread-accuracy", score.title, score.label, figures.BLUE
         )
     found["spread-participation"] = figures.distribution(
         "spread-participation", "Participation", "rounds it took part in (%)", figures.ORANGE

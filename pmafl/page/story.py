@@ -6,6 +6,7 @@ as the round loop did. Where a run is too large for a page, rounds are left out 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +17,11 @@ from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
 from pmafl.rounds import State, energy_of, round_problem, start
-from pmafl.runs import FEDERATION, Run
-from pmafl.scheduling import Decision, left_out, queues
+from pmafl.runs import FEDERATION, Run, map_columns
+from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
 from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
+from pmafl.world import outlook
 
 MOST_DEVICES = 20_000  # on the map
 MOST_CURVE_POINTS = 5_000  # more than a screen has pixels across
@@ -42,14 +44,8 @@ SCALARS = (
     "worst_tenth_accuracy",
     "global_accuracy",
 )
-TURNS = (
-    "bandwidth_share",
-    "compute_time_s",
-    "upload_time_s",
-    "compute_energy_j",
-    "upload_energy_j",
-    "awake_energy_j",
-)
+ACCURACIES = ("accuracy", "accuracy_std", "worst_tenth_accuracy", "global_accuracy")
+TURNS = ("bandwidth_share", "compute_time_s", "upload_time_s", "compute_energy_j", "upload_energy_j")
 
 Row = Mapping[str, Any]
 
@@ -61,14 +57,18 @@ class Steps:
     curve: int
     detail: int
     table: int
+    tests: int
     reasons: int
 
     def within(self, step: int, index: int, rounds: int) -> bool:
         return index % step == 0 or index == rounds - 1
 
 
-def choose_steps(devices: int, rounds: int, turns: int) -> Steps:
-    """Steps that keep a page small, for so many devices, rounds, and turns of devices in all of them."""
+def choose_steps(devices: int, rounds: int, turns: int, evaluate_every: int = 1) -> Steps:
+    """Steps that keep a page small, for so many devices, rounds, and turns of devices in all of them.
+
+    `tests` counts evaluated rounds, the others all rounds.
+    """
     shown = min(devices, MOST_DEVICES)
     detail = math.ceil(turns / MOST_TURNS) if turns else 1
     if detail > 1:  # then the page also needs the queues of these rounds
@@ -77,6 +77,7 @@ def choose_steps(devices: int, rounds: int, turns: int) -> Steps:
         curve=math.ceil(rounds / MOST_CURVE_POINTS),
         detail=detail,
         table=math.ceil(shown * rounds / MOST_CELLS),
+        tests=math.ceil(shown * rounds / evaluate_every / MOST_CELLS),
         reasons=math.ceil(shown * rounds / MOST_REASONS),
     )
 
@@ -100,7 +101,10 @@ class Story:
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
         self._turns = np.zeros(devices)
-        self._accuracy = np.full(devices, np.nan)
+        self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
+        self._tests = 0
+        self._columns: NDArray[np.void] | None = None
         self._seconds = self._joules = 0.0
 
     @property
@@ -111,6 +115,8 @@ class Story:
     def tell(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The next rounds, as a page takes them."""
         batch = _Batch(self.steps.detail == 1)
+        with contextlib.suppress(FileNotFoundError):
+            self._columns = map_columns(self.run.directory)
         for row in rows:
             self._round(row, batch)
         return batch.tree()
@@ -123,10 +129,11 @@ class Story:
         energy_j[scheduled] = energy_of(row)
         wants_words = steps.within(steps.reasons, index, rounds)
         problem = self._problem(report) if self.counts_energy else None
-        if wants_words:
-            batch.reasons.append([index, self._reasons(row, problem)])
         delivered = np.isin(np.arange(self._turns.size), scheduled)
         delivered[row["failed"]] = False
+        priced = self._priced(row, problem, Outcome(delivered, energy_j, np.full(energy_j.size, np.nan)))
+        if wants_words:
+            batch.reasons.append([index, self._reasons(row, priced)])
         self._state = State(
             round=index + 1,
             queues=queues.advance(self._state.queues, energy_j, self.world.fleet.budget_j),
@@ -136,6 +143,7 @@ class Story:
             devices={},
             learning=None,
         )
+        self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
         self._seconds += length_s(row, self.run.settings)
@@ -143,9 +151,14 @@ class Story:
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
             self._detail(index, row, scheduled, problem, batch)
-        if steps.within(steps.table, index, rounds) and not self.federation and self.counts_energy:
-            batch.gain.add(index, report.gain[self.shown])
-        self._accuracies(index, row, batch)
+        known = self._known(index)
+        if steps.within(steps.table, index, rounds) and self.counts_energy:
+            if not self.federation:
+                batch.gain.add(index, report.gain[self.shown])
+            elif known is not None:
+                batch.gain.add(index, known["channel_gain"][self.shown])
+        if known is not None:
+            self._scores(index, known, batch)
 
     def _problem(self, report: Report) -> RoundProblem:
         return round_problem(self.world, self._state, report)
@@ -154,8 +167,8 @@ class Story:
         self, index: int, row: Row, scheduled: NDArray[np.intp], problem: RoundProblem | None, batch: _Batch
     ) -> None:
         kept = self._place[scheduled] >= 0
-        nothing = [0.0] * scheduled.size
-        columns = {name: np.array(row.get(name) or nothing, dtype=np.float64) for name in TURNS}
+        columns = {name: np.array(row[name], dtype=np.float64) for name in TURNS}
+        columns["energy_j"] = energy_of(row)
         columns |= {"frequency_hz": np.zeros(scheduled.size), "power_w": np.zeros(scheduled.size)}
         if problem is not None and scheduled.size:
             compute_s, upload_s = columns["compute_time_s"], columns["upload_time_s"]
@@ -173,13 +186,34 @@ class Story:
             state = self._state.queues
             batch.states.append([v[self.shown] for v in (state.queue_j, state.spent_j, self._turns)])
 
-    def _accuracies(self, index: int, row: Row, batch: _Batch) -> None:
-        """What devices scored, where the record has it: real ones say so, one by one."""
-        if "device_accuracy" not in row or row["accuracy"] is None:
-            return
-        self._accuracy[row["scored"]] = row["device_accuracy"]
-        if self.steps.within(self.steps.table, index, self.run.settings.run.rounds):
-            batch.accuracy.add(index, self._accuracy[self.shown])
+    def _known(self, index: int) -> np.void | None:
+        """The row of an evaluated round in the file of devices."""
+        if self._columns is None:
+            return None
+        place = int(np.searchsorted(self._columns["round"], index))
+        found = place < len(self._columns) and self._columns["round"][place] == index
+        return self._columns[place] if found else None
+
+    def _scores(self, index: int, known: np.void, batch: _Batch) -> None:
+        """What devices scored, in every so many tests and in the last."""
+        if self._tests % self.steps.tests == 0 or index == self.run.settings.run.rounds - 1:
+            score = known["accuracy"][self.shown]
+            if np.isnan(score).all():
+                score = known["error"][self.shown]
+            if not np.isnan(score).all():
+                batch.accuracy.add(index, score)
+        self._tests += 1
+
+    def _priced(self, row: Row, problem: RoundProblem | None, outcome: Outcome) -> RoundProblem | None:
+        """The problem at the policy's own prices, if it has any: they are followed from round to round."""
+        policy, name = self.world.policy, self.run.settings.policy.name
+        if problem is None or self.federation or not policy.has_prices:
+            return problem
+        if self._remembered is None:
+            self._remembered = begin(policy, outlook(self.world), name)
+        before = self._remembered
+        self._remembered = tell(policy, before, problem, _decision(row, problem), outcome, name)
+        return policy.priced(problem, before)
 
     def _reasons(self, row: Row, problem: RoundProblem | None) -> list[Any]:
         """Who was left out of the round, and why: numbers of the page's devices, and a sentence for each."""
@@ -255,7 +289,7 @@ class _Batch:
         self.counts: list[int] = []
         self.device: list[NDArray[np.intp]] = []
         self.columns: dict[str, list[Array]] = {
-            name: [] for name in (*TURNS, "frequency_hz", "power_w", "train_loss")
+            name: [] for name in (*TURNS, "energy_j", "frequency_hz", "power_w", "train_loss")
         }
         self.failed: dict[int, list[int]] = {}
         self.states: list[list[Array]] = []
@@ -264,6 +298,8 @@ class _Batch:
 
     def point(self, index: int, seconds: float, joules: float, row: Row) -> None:
         values = {name: row.get(name) for name in SCALARS}
+        if row.get("error") is not None:  # where values are predicted, errors stand for accuracies
+            values |= {name: row[name.replace("accuracy", "error")] for name in ACCURACIES}
         values |= {"round": index, "seconds": seconds, "joules": joules, "scheduled": len(row["scheduled"])}
         for name, value in values.items():
             self.points[name].append(math.nan if value is None else float(value))

@@ -11,6 +11,7 @@ Lines and checkpoints are one commit: after a power cut a run goes on from the l
 """
 
 from pmafl.files import locked, make_folder, write_atomically
+from pmafl.runs.columns import map_columns
 from pmafl.runs.execution import (
     carry_on,
     create,
@@ -40,6 +41,7 @@ __all__ = [
     "identify",
     "locked",
     "make_folder",
+    "map_columns",
     "open_run",
     "read_records",
     "read_settings",

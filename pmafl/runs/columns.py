@@ -9,10 +9,11 @@ them all. The header says from the start how many there will be; the file is com
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -106,6 +107,26 @@ def read_columns(directory: Path) -> Rows:
     path = directory / COLUMNS
     content = files.read_bytes(path)
     file = io.BytesIO(content)
+    dtype = _read_header(file, path)
+    rest = content[file.tell() :]
+    whole: Rows = np.frombuffer(rest[: len(rest) // dtype.itemsize * dtype.itemsize], dtype)
+    return whole
+
+
+def map_columns(directory: Path) -> Rows:
+    """The same without reading them: rows come from the disk as they are looked at."""
+    path = directory / COLUMNS
+    with files.open_regular(path) as file:
+        dtype = _read_header(file, path)
+        start, end = file.tell(), file.seek(0, os.SEEK_END)
+        rows = (end - start) // dtype.itemsize
+        if not rows:
+            return np.zeros(0, dtype)
+        return np.memmap(file, dtype, "r", start, (rows,))
+
+
+def _read_header(file: BinaryIO, path: Path) -> np.dtype[np.void]:
+    """The type of the rows of a file that is at its start; it stands before the first row then."""
     try:
         if npy.read_magic(file) != (1, 0):
             raise ValueError("another version of the format")
@@ -114,9 +135,7 @@ def read_columns(directory: Path) -> Rows:
             raise ValueError("no rows of columns")
     except (ValueError, SyntaxError) as error:
         raise InputError(f"{path} is damaged ({error}); put it back from a copy of the run") from None
-    rest = content[file.tell() :]
-    whole: Rows = np.frombuffer(rest[: len(rest) // dtype.itemsize * dtype.itemsize], dtype)
-    return whole
+    return dtype
 
 
 def long_table(rows: Rows) -> dict[str, NDArray[Any]]:

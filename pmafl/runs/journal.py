@@ -58,9 +58,9 @@ class Journal:
     def add(self, state: State, record: Record) -> None:
         """Take in a round: write its line, and commit if that is due."""
         line, check = seal(record.to_dict(), self._check)
-        self._lines.append(line)
-        if record.per_device:
+        if record.per_device:  # first, so that whoever sees the line finds them
             self._columns.add(record.round, record.per_device)
+        self._lines.append(line)
         self._check, self._uncommitted = check, state
         self._changed.update(record.scheduled)
         due = state.round % self._run.checkpoint_every == 0 and time.monotonic() >= self._next_s

@@ -79,18 +79,29 @@ def _unchanged(state: State, problem: RoundProblem, decision: Decision, outcome:
     return state
 
 
+def _as_it_is(problem: RoundProblem, state: State) -> RoundProblem:
+    return problem
+
+
 @dataclass(frozen=True)
 class Policy:
     """A policy as the round loop uses it; see the module for the three functions.
 
     `looks_ahead` says whether `start` uses what it is told of the rounds to come, and not only its devices;
-    left out, a policy that has a `start` is taken to do so.
+    left out, a policy that has a `start` is taken to do so. `priced` gives the problem at the policy's own
+    prices, if it does not weigh energy by the queues: by it people are told why devices were left out.
     """
 
     decide: Callable[[RoundProblem, State, np.random.Generator], Decision]
     start: Callable[[Outlook], State] = _nothing
     observe: Callable[[State, RoundProblem, Decision, Outcome], State] = _unchanged
     looks_ahead: bool | None = None
+    priced: Callable[[RoundProblem, State], RoundProblem] = _as_it_is
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether it weighs energy by prices of its own."""
+        return self.priced is not _as_it_is
 
     @property
     def plans(self) -> bool:
@@ -108,11 +119,11 @@ class Policy:
 
 
 def as_policy(made: Any, name: str) -> Policy:
-    """A policy from a plain function, or from what has `decide` and perhaps `start` and `observe`."""
+    """A policy from a plain function, or from what has `decide` and perhaps the other functions."""
     if isinstance(made, Policy):
         return made
     if callable(decide := getattr(made, "decide", None)):
-        parts = {part: getattr(made, part) for part in ("start", "observe") if hasattr(made, part)}
+        parts = {part: getattr(made, part) for part in ("start", "observe", "priced") if hasattr(made, part)}
         return Policy(decide, **parts)
     if callable(made):
         return Policy(lambda problem, state, rng: made(problem, rng))

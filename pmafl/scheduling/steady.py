@@ -35,17 +35,9 @@ def steady() -> Policy:
             raise InputError(
                 f"round {problem.round} is beyond the {int(state['rounds'])} that it planned for"
             )
-        state = _with_budgets(state, problem)
-        left_j = np.maximum(state["total_j"] - state["spent_j"], 0.0)
-        priced = replace(
-            problem,
-            tradeoff=1.0,
-            queue_j=prices(state, problem.round),
-            energy_cap_j=np.minimum(problem.energy_cap_j, left_j),
-        )
-        return replace(plain(priced, rng), policy="steady")
+        return replace(plain(_priced(problem, state), rng), policy="steady")
 
-    return Policy(decide, start, _observe)
+    return Policy(decide, start, _observe, priced=_priced)
 
 
 def start(outlook: Outlook) -> State:
@@ -65,6 +57,18 @@ def start(outlook: Outlook) -> State:
         "spent_j": np.zeros(outlook.problem.devices),
         "rounds": np.array(outlook.rounds),
     }
+
+
+def _priced(problem: RoundProblem, state: State) -> RoundProblem:
+    """The problem with prices in the place of queues, and what is left of the budgets as caps."""
+    state = _with_budgets(state, problem)
+    left_j = np.maximum(state["total_j"] - state["spent_j"], 0.0)
+    return replace(
+        problem,
+        tradeoff=1.0,
+        queue_j=prices(state, problem.round),
+        energy_cap_j=np.minimum(problem.energy_cap_j, left_j),
+    )
 
 
 def _observe(state: State, problem: RoundProblem, decision: Decision, outcome: Outcome) -> State:

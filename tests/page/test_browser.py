@@ -1,5 +1,6 @@
 """Pages in a real browser: headless Chromium, as the system's packages have it. `make test-browser`."""
 
+import json
 import re
 import shutil
 import threading
@@ -11,7 +12,7 @@ import pytest
 import pmafl
 from pmafl import comparison
 from pmafl.page import address_of, open_server, write_page, write_run_page
-from tests.page.pages import SMALL, small_run
+from tests.page.pages import PLAN, RESULTS, SMALL, small_run
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -303,3 +304,31 @@ def test_comparisons_fit_phones_and_screens(chromium, tmp_path, width):
         small_run(job.directory, **dict(job.variation), **{"run.seed": job.seed})
     with opened(chromium, write_page(tmp_path), width, "dark") as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("width", "look"), [(390, "light"), (1400, "dark")])
+def test_a_plan_has_sliders_that_choose(chromium, tmp_path, width, look):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    with opened(chromium, write_page(tmp_path / "plan.json"), width, look) as page:
+        assert column(page, "front", "chosen", "y") == [1000]
+        page.locator("[data-name=deadline_s]").focus()
+        page.keyboard.press("ArrowRight")
+        assert column(page, "front", "chosen", "y") == [2000]
+        assert "2,000" in page.inner_text("#chosen")
+        page.click("#take")
+        assert column(page, "front", "chosen", "y") == [1000]
+        assert column(page, "rings", "annuli", "share") == [70]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_claims_are_filtered_and_figures_chosen(chromium, tmp_path):
+    for path in RESULTS.glob("fig[23]-mnist*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "CLAIMS.json").write_bytes((RESULTS / "CLAIMS.json").read_bytes())
+    with opened(chromium, write_page(tmp_path)) as page:
+        every = page.locator("#claims tbody tr").count()
+        page.select_option("#which", "reproduced")
+        assert 0 < page.locator("#claims tbody tr").count() < every
+        before = column(page, "accuracy", "curves", "ys")
+        page.select_option("#figure", "1")
+        assert column(page, "accuracy", "curves", "ys") != before

@@ -1,17 +1,13 @@
 """The page of the paper's claims has their numbers, and refuses what is damaged in one line."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pmafl
 from pmafl.errors import InputError
 from pmafl.page import write_page
-from tests.page.pages import data_of
-
-RESULTS = Path(pmafl.__file__).parent.parent / "results"
+from tests.page.pages import RESULTS, data_of
 
 
 @pytest.fixture

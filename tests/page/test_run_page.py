@@ -13,6 +13,7 @@ from pmafl.page import story, write_page, write_run_page
 from pmafl.page.packing import pack
 from pmafl.page.run import run_page
 from pmafl.page.story import choose_steps
+from pmafl.runs.columns import dtype_for
 from tests.page.pages import SMALL, data_of, small_run, unpack
 
 HOSTILE = "<script>alert(1)</script>"
@@ -93,6 +94,15 @@ def test_everyone_was_scheduled_or_has_a_reason(page_data):
         assert all(sentences)
 
 
+def test_reasons_of_a_policy_with_prices_are_its_own(tmp_path):
+    directory = small_run(tmp_path / "run", **{"policy.name": "steady"})
+    reasons = data_of(write_run_page(directory).read_text("utf-8"))["part"]["reasons"]
+    sentences = [sentence for _, (_, sentences) in reasons for sentence in sentences]
+    assert sentences
+    priced = [sentence for sentence in sentences if not sentence.startswith("was not chosen")]
+    assert len(priced) > len(sentences) / 2
+
+
 def test_a_page_loads_nothing_and_is_small(run_directory):
     html = (run_directory / "page.html").read_text("utf-8")
     assert "default-src 'none'" in html
@@ -142,6 +152,7 @@ def test_steps_keep_a_page_within_its_limits(devices, rounds):
         assert rounds / steps.curve <= story.MOST_CURVE_POINTS
         assert turns / steps.detail <= story.MOST_TURNS
         assert devices * rounds / steps.table <= story.MOST_CELLS
+        assert devices * rounds / steps.tests <= story.MOST_CELLS
         assert devices * rounds / steps.reasons <= story.MOST_REASONS
     assert choose_steps(100, 100, 2000).detail == 1
 
@@ -169,6 +180,18 @@ def test_learning_without_a_cell_has_a_page_without_energies(tmp_path):
     assert len(data["part"]["reasons"][0][1][1]) == 13
 
 
+def test_accuracies_are_those_of_the_file_of_devices(tmp_path):
+    """Which is here written as the run would: a run that learns takes too long for this."""
+    directory = small_run(tmp_path / "run")
+    accuracy = np.random.default_rng(0).uniform(size=(3, 15))
+    rows = np.zeros(3, dtype_for(15))
+    rows["round"], rows["accuracy"] = [1, 3, 5], accuracy
+    np.save(directory / "devices.npy", rows)
+    table = data_of(write_run_page(directory).read_text("utf-8"))["part"]["accuracy"]
+    assert table["rounds"].tolist() == [1, 3, 5]
+    np.testing.assert_allclose(table["values"].reshape(3, 15), accuracy, rtol=1e-6)
+
+
 def test_view_writes_the_page_and_says_where(run_directory, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -180,7 +203,7 @@ def test_view_writes_the_page_and_says_where(run_directory, monkeypatch):
 
 
 def test_what_is_nothing_to_look_at_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="no run directory"):
+    with pytest.raises(InputError, match="nothing to look at"):
         write_page(tmp_path)
 
 
