@@ -113,7 +113,7 @@ def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
 def test_workers_leave_an_interrupt_to_their_parent_from_their_first_moment_on():
     """In a new process: its first worker starts multiprocessing's tracker, which unblocks signals."""
     code = (
-        "from pathlib import Path; from pmafl.workers import _Worker; "
+        "from pathlib import Path; from pmafl.workers.tasks import _Worker; "
         "worker = _Worker(print); status = Path(f'/proc/{worker.process.pid}/status').read_text(); "
         "worker.end(); print(int(status.split('SigBlk:')[1].split()[0], 16))"
     )
