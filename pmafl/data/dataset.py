@@ -37,6 +37,7 @@ class Dataset:
         y_train, y_test: labels (N,) as int64; where values are to be predicted, they are float32 (N, outputs)
             and `classes` is 0.
         mean, std: of the training samples, along `channel_axis` of x; of bytes they are in units of 255.
+        target_mean, target_std: of the training values, one for each output; empty where there are classes.
         client_train, client_test: whose a sample is, as a number in `client_names`; None where nobody's.
         notes: what was recognised in a user's own arrays, for people.
     """
@@ -56,6 +57,8 @@ class Dataset:
     client_test: IntArray | None = None
     client_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    target_mean: tuple[float, ...] = ()
+    target_std: tuple[float, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -97,6 +100,13 @@ class Dataset:
     @property
     def test_samples(self) -> int:
         return len(self.y_test)
+
+    def targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        """What a network is to give: labels as they are, values with mean 0 and deviation 1."""
+        if not self.regression:
+            return y
+        result = (y - np.array(self.target_mean, np.float32)) / np.array(self.target_std, np.float32)
+        return result.astype(np.float32)
 
     def scaled(self, x: NDArray[Any], inputs: Scaling = "standardised") -> NDArray[Any]:
         """Samples as network inputs: bytes become 0 to 1; "standardised" then has mean 0 and deviation 1.

@@ -59,6 +59,8 @@ class Known:
     client_counts: Pair | None = None
     client_names: tuple[str, ...] = ()
     regression: ClassVar[bool] = False
+    target_mean: ClassVar[tuple[float, ...]] = ()
+    target_std: ClassVar[tuple[float, ...]] = ()
     vocabulary: ClassVar[int] = 0
     notes: ClassVar[tuple[str, ...]] = ()
 

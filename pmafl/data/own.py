@@ -66,6 +66,7 @@ def from_arrays(
         raise InputError(f"{where}: has label {highest}; must be 0 to {classes - 1}")
     axis = layouts.channel_axis(layout)
     mean, std = _moments(x, axis)
+    target_mean, target_std = _moments(y, 1) if regression else ((), ())
     notes = [layouts.in_words(layout, shape) if reading.layout == "auto" else ""]
     notes.append(f"y holds values to predict, {y.shape[1]} per sample" if regression else "")
     notes.append("x holds whole numbers: token ids, if the network has an embedding" * (x.dtype == np.int32))
@@ -85,6 +86,8 @@ def from_arrays(
         client_test=client_test,
         client_names=client_names,
         notes=tuple(filter(None, notes)),
+        target_mean=tuple(map(float, target_mean)),
+        target_std=tuple(map(float, target_std)),
     )
 
 

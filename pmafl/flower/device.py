@@ -113,14 +113,20 @@ class Device:
         """The node's own samples, scaled as everyone's."""
         path, task = Path(str(self._config["data"])), self.task
         reading = data.reading_of(self.settings.data)
-        reading = replace(reading, task="regression" if task.regression else "classification")
+        reading = replace(reading, task="regression" if task.target_std else "classification")
         dataset = from_arrays(str(path), read_own(path, reading), str(path), task.classes, reading)
         if dataset.input_shape != tuple(task.input_shape):
             raise InputError(
                 f"node config data = {path}: a sample is {dataset.input_shape}; "
                 f"the run needs {tuple(task.input_shape)}"
             )
-        return replace(dataset, mean=np.array(task.mean, np.float32), std=np.array(task.std, np.float32))
+        return replace(
+            dataset,
+            mean=np.array(task.mean, np.float32),
+            std=np.array(task.std, np.float32),
+            target_mean=tuple(task.target_mean),
+            target_std=tuple(task.target_std),
+        )
 
     def _gain(self, world: World) -> float:
         if not (path := self._config.get("gain-file")):

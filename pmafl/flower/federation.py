@@ -62,7 +62,8 @@ class Federation:
             settings=settings.to_toml(),
             input_shape=list(dataset.input_shape),
             classes=dataset.outputs,
-            regression=dataset.regression,
+            target_mean=list(dataset.target_mean),
+            target_std=list(dataset.target_std),
             mean=[float(value) for value in dataset.mean],
             std=[float(value) for value in dataset.std],
         )

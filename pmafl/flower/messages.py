@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -40,7 +40,7 @@ class Task:
         run: name of the run; heads belong to one.
         round: counted from 0.
         settings: the complete settings as TOML.
-        input_shape, classes: of the data; `classes` are the values to predict where it is a `regression`.
+        input_shape, classes: of the data; `classes` are the values to predict where `target_std` has some.
         mean, std: by which inputs are standardised.
     """
 
@@ -51,7 +51,8 @@ class Task:
     classes: int
     mean: list[float]
     std: list[float]
-    regression: bool = False
+    target_mean: list[float] = field(default_factory=list)
+    target_std: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ class Form:
 
     vocabulary: samples are whole numbers below this; 0 where they are anything else.
     tokens: they must reach the network as they are; without it they do if it has an embedding.
-    regression: targets are values, not classes.
+    target_std: targets are values with these deviations, one for each output; empty for classes.
     """
 
     vocabulary: int = 0
     tokens: bool = False
-    regression: bool = False
+    target_std: tuple[float, ...] = ()
 
 
 CLASSES_OF_MEASUREMENTS = Form()
@@ -30,4 +30,4 @@ def form_of(data: Dataset | Known, inputs: Scaling) -> Form:
             f"data.inputs = 'tokens': data set {data.name!r} holds other numbers; they must be whole, at "
             f"least 0 and of an integer type"
         )
-    return Form(data.vocabulary, inputs == "tokens", data.regression)
+    return Form(data.vocabulary, inputs == "tokens", data.target_std)

@@ -23,7 +23,7 @@ from pmafl.learning.division import divide, members
 from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
-from pmafl.learning.objective import CLASSES, VALUES, Objective
+from pmafl.learning.objective import CLASSES, Objective, values
 from pmafl.learning.operations import forward_operations, training_operations
 from pmafl.learning.workload import described
 from pmafl.registry import check_options
@@ -183,7 +183,7 @@ def build_model(
             setting = f"learning.model = {learning.model!r}"
             raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
     model = Model(module.to(device), learning, changing, split)
-    model.objective, model.vocabulary = VALUES if form.regression else CLASSES, vocabulary
+    model.objective, model.vocabulary = values(form.target_std) if form.target_std else CLASSES, vocabulary
     return model
 
 

@@ -41,11 +41,19 @@ def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs - y).square().mean(dim=1).sum()
 
 
-def _absolute_and_squared(outputs: Tensor, y: Tensor) -> Tensor:
-    """For each of the samples the absolute and the squared error, means over its values."""
-    off = outputs.double() - y
-    return torch.stack([off.abs().mean(dim=1), off.square().mean(dim=1)])
-
-
 CLASSES = Objective(False, _cross_entropy, _right_or_wrong)
-VALUES = Objective(True, _squared_error, _absolute_and_squared)
+
+
+def values(target_std: tuple[float, ...]) -> Objective:
+    """Values with mean 0 and deviation 1, whose errors are told in units of `target_std`.
+
+    The loss is the mean squared error of what the network gives: 1 for one that always gives the mean.
+    """
+
+    def outcomes(outputs: Tensor, y: Tensor) -> Tensor:
+        """For each of the samples the absolute error in its unit and the squared one, means over values."""
+        off = outputs.double() - y
+        unit = torch.tensor(target_std, dtype=off.dtype, device=off.device)
+        return torch.stack([(off.abs() * unit).mean(dim=1), off.square().mean(dim=1)])
+
+    return Objective(True, _squared_error, outcomes)

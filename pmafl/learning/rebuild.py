@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pmafl.errors import InputError
 from pmafl.learning import networks
 from pmafl.learning.architecture import Architecture, find_network
 from pmafl.learning.method import Method
@@ -57,16 +59,24 @@ def code_of_networks() -> str:
 
 def as_onnx(module: nn.Module, method: Method) -> bytes:
     """A network with any number of samples as its input ``x``, and their scores as its output ``scores``."""
-    with redirect_stdout(io.StringIO()):  # it talks about its progress
-        program = torch.onnx.export(
-            module,
-            (example(method.form_of_data[0], 2, method.model.vocabulary),),
-            dynamo=True,
-            input_names=["x"],
-            output_names=["scores"],
-            dynamic_shapes=({0: torch.export.Dim("samples")},),
-            verbose=False,
-        )
+    samples = example(method.form_of_data[0], 2, method.model.vocabulary)
+    try:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it talks about its progress
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module,
+                (samples,),
+                dynamo=True,
+                input_names=["x"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("samples")},),
+                verbose=False,
+            )
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"learning.model = {method.model.name!r}: torch cannot write it as ONNX: {reason:.200}"
+        ) from error
     assert program is not None, "without a file to write, it is returned"
     content: bytes = program.model_proto.SerializeToString()
     return content

@@ -75,8 +75,9 @@ class LearningTask:
         if model.vocabulary:
             inputs = "tokens"
         layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
-        self._train = Inputs(dataset.x_train, dataset.y_train, lambda x: dataset.scaled(x, inputs), *layout)
-        test = Inputs(dataset.x_test, dataset.y_test, lambda x: dataset.scaled(x, inputs), *layout)
+        y_train, y_test = dataset.targets(dataset.y_train), dataset.targets(dataset.y_test)
+        self._train = Inputs(dataset.x_train, y_train, lambda x: dataset.scaled(x, inputs), *layout)
+        test = Inputs(dataset.x_test, y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
         self._numbers = numbers or range(len(partition.train))
         self._evaluator = Evaluator(model, test, partition.test)

@@ -74,9 +74,15 @@ def describe(run: Run, models: Models) -> dict[str, Any]:
         "network": {**made, "folders": list(settings.run.plugin_path)},
         "inputs": inputs(task.dataset, settings, tokens=bool(models.method.model.vocabulary)),
         "classes": list(task.dataset.class_names),
+        **(outputs(task.dataset) if task.dataset.regression else {}),
         "models": [],
         "versions": versions(),
     }
+
+
+def outputs(dataset: Dataset) -> dict[str, Any]:
+    """From what a network gives to the values it predicts: times the deviation, plus the mean."""
+    return {"outputs": {"mean": list(dataset.target_mean), "std": list(dataset.target_std)}}
 
 
 def inputs(dataset: Dataset, settings: Settings, tokens: bool) -> dict[str, Any]:

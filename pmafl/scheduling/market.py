@@ -1,6 +1,7 @@
 """Devices that bid for the band: who is willing to pay which price, and how much band they take at it."""
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,6 +24,9 @@ ROUGH_STEP, ROUGH_VALUE = 0.01, 0.1
 USUAL_EXPONENT = 2.0  # of the share that devices take, as a power of their number
 
 
+_KNOWN: WeakKeyDictionary[RoundProblem, Array] = WeakKeyDictionary()  # price limits, while a problem lives
+
+
 @dataclass(frozen=True, eq=False)
 class Market:
     """The devices that are worth their cost at some price; those that stay longest as it rises come first."""
@@ -40,8 +44,17 @@ def open_market(problem: RoundProblem) -> Market:
     log_limit = np.concatenate(
         [log_price_limit(frontier.take(b), queue_j[b], value[b]) for b in blocks(problem.devices)]
     )
+    _KNOWN[problem] = log_limit
     device = np.argsort(-log_limit, kind="stable")[: np.count_nonzero(log_limit > -np.inf)]
     return Market(device, frontier.take(device), queue_j[device], value[device], log_limit[device])
+
+
+def log_price_limits(problem: RoundProblem, device: Index) -> Array:
+    """The price limits of some devices, which need not be found again after a market of the problem."""
+    if (known := _KNOWN.get(problem)) is not None:
+        return known[device]
+    frontier = frontiers(problem).take(device)
+    return log_price_limit(frontier, problem.queue_j[device], problem.value[device])
 
 
 def count_willing(market: Market) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pmafl.allocation import Frontier, frontiers, point
 from pmafl.scheduling.decision import Decision
-from pmafl.scheduling.market import log_price_limit
+from pmafl.scheduling.market import log_price_limits
 from pmafl.wireless import Mask, RoundProblem, fastest_time, min_share
 
 # Every code, with what it says of a device.
@@ -68,7 +68,7 @@ def left_out(problem: RoundProblem, decision: Decision, most: int | None = None)
         asked[np.flatnonzero(asked)[most:]] = False
     reasons = unable(problem, frontier, asked)
     devices = np.flatnonzero(asked)
-    limits = log_price_limit(frontier.take(devices), problem.queue_j[devices], problem.value[devices])
+    limits = log_price_limits(problem, devices)
     price = _price(problem, frontier, decision)
     free = 1 - frontier.min_share[decision.scheduled].sum()
     dropped = decision.dropped if decision.dropped is not None else np.zeros_like(asked)

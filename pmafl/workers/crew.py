@@ -75,7 +75,7 @@ class BackEnd(Protocol):
         """One more worker."""
 
     def share(self, shared: Mapping[str, Any]) -> None:
-        """What all parts from now on need; no worker may be busy."""
+        """What all parts from now on need; no worker is busy."""
 
     def wait(self, workers: Sequence[Any], timeout_s: float | None) -> list[tuple[Any, Event]]:
         """What happened to workers; if nothing did yet, wait for it."""
@@ -100,6 +100,12 @@ class Crew:
         self._back_end = back_end
         self._hands: list[_Hand] = []
         self._starts_in_vain = 0
+        self._shared: Mapping[str, Any] | None = None
+
+    @property
+    def hired(self) -> bool:
+        """Whether there are workers already."""
+        return bool(self._hands)
 
     def overhead_s(self, parts: int) -> float:
         """What it costs to have so many parts done by workers instead of here."""
@@ -111,7 +117,9 @@ class Crew:
 
         What goes wrong in a part is raised in its turn, as if all had been done one after another here.
         """
-        self._back_end.share(work.shared)
+        if work.shared is not self._shared:  # two kinds of parts may need the same
+            self._back_end.share(work.shared)
+            self._shared = work.shared
         total, begun, given = len(work.parts), 0, 0
         waiting: list[tuple[float, int]] = []
         done: dict[int, Answer] = {}

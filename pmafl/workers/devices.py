@@ -131,7 +131,7 @@ class WorkerDevices(SimulatedDevices):
                 workers_s += answer.seconds
                 yield answer.result
 
-        if self._pays(self._test_s, self._crew.size):
+        if self._crew.hired if self._test_s is None else self._pays(self._test_s, self._crew.size):
             metrics = self._task.evaluate(learning, spread, self._crew.size)
         else:
             metrics = self._task.evaluate(learning)

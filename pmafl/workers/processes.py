@@ -135,7 +135,7 @@ def _leave_the_parent(keep: Iterable[int]) -> None:
 
     A lock goes with the last process that has its file open, and a pipe ends with the last that has its other
     end: these must be the parent. Its signal handlers and its streams, which may be locked by threads that do
-    not exist here, are left too.
+    not exist here, are left too, and so is whatever it was doing.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -151,4 +151,4 @@ def _leave_the_parent(keep: Iterable[int]) -> None:
                 os.dup2(nothing, descriptor, inheritable=False)
     sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    torch.set_num_threads(torch.get_num_threads())  # a thread's own number, in this process's only thread
+    torch.set_grad_enabled(True)  # the fork may have happened in the middle of a test

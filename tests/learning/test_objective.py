@@ -12,7 +12,7 @@ from pmafl import runs
 from pmafl.data import from_arrays, split
 from pmafl.errors import InputError
 from pmafl.learning.inputs import Samples
-from pmafl.learning.objective import VALUES
+from pmafl.learning.objective import values as objective_of
 from pmafl.learning.task import LearningTask
 from pmafl.settings import load
 
@@ -80,8 +80,8 @@ def test_errors_of_a_regression_are_absolute_and_squared_ones_per_device():
     assert metrics.accuracy is None
     assert metrics.global_accuracy is None
     assert metrics.device_accuracy is None
-    off = VALUES.outcomes(torch.tensor([[1.0], [5.0]]), torch.tensor([[2.0], [3.0]]))
-    assert off.tolist() == [[1.0, 2.0], [1.0, 4.0]]
+    off = objective_of((10.0,)).outcomes(torch.tensor([[1.0], [5.0]]), torch.tensor([[2.0], [3.0]]))
+    assert off.tolist() == [[10.0, 20.0], [1.0, 4.0]]
     assert metrics.error == pytest.approx(metrics.device_error.mean())
     assert metrics.worst_tenth_error == metrics.device_error.max()
     for round_index in range(3):

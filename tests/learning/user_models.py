@@ -213,3 +213,14 @@ def double_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequenti
     sums = Sums()
     sums.total = sums.total.double()
     return nn.Sequential(sums, nn.Flatten(), nn.Linear(784, classes))
+
+
+class AsksNumpy(nn.Module):
+    """Decides by values that no graph of operations knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (2.0 if x.detach().numpy().sum() > 0 else 1.0)
+
+
+def asks_numpy(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), AsksNumpy(), nn.Linear(64, classes))

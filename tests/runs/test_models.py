@@ -170,6 +170,16 @@ def test_onnx_gives_the_same_scores(tmp_path, tiny):
     np.testing.assert_allclose(scores, expected.numpy(), rtol=1e-3, atol=1e-5)
 
 
+def test_what_onnx_cannot_say_is_one_line(tmp_path, tiny):
+    pytest.importorskip("onnxscript")
+    model = {"learning.model": "tests.learning.user_models:asks_numpy", "learning.shared_layers": 1}
+    run(tmp_path / "run", tiny | model | {"run.rounds": 1})
+    result = invoke(tmp_path / "run", "--device", 1, "--format", "onnx")
+    assert isinstance(result.exception, InputError)
+    assert "asks_numpy': torch cannot write it as ONNX: " in str(result.exception)
+    assert not (tmp_path / "run" / "export").exists()
+
+
 def test_without_onnx_its_packages_are_named(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr("pmafl.runs.exports.ONNX_PACKAGES", ("no_such_package",))
     run(tmp_path / "run", tiny | {"run.rounds": 1})

@@ -1,8 +1,10 @@
 """Workers of a run: the same bits whoever does the work, and no worker where there is nothing to gain."""
 
+import itertools
 import os
 import sys
 from multiprocessing import active_children
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from pmafl.learning.algorithms import ALGORITHMS, find_algorithm
 from pmafl.rounds import simulate
 from pmafl.settings import load
 from pmafl.workers import cores
+from pmafl.workers import devices as worker_devices
 from tests.workers.crews import CASES, EVERYONE, eager, played
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="workers are forked on Linux alone")
@@ -40,7 +43,7 @@ def test_any_number_of_workers_gives_the_same_bits(tiny, case, busy):
     assert busy == []
     for count in (2, 3, 5):
         assert played(overrides, count) == alone
-    # In the first round one device is trained here, to see how long it takes, and so is the first test.
+    # In the first round one device is trained here, to see how long it takes.
     assert busy.count("train") == 3 * (4 + 5 + 5)
     assert busy.count("score") + busy.count("outcomes") >= 3 * 2 * 2
     assert active_children() == []
@@ -54,8 +57,12 @@ def test_the_same_run_directory_comes_from_any_number_of_workers(tmp_path, tiny,
     assert "train" in busy
 
 
-def test_a_small_run_starts_no_worker(tiny):
-    assert [active_children() for _ in simulate(load("mnist", tiny | EVERYONE), workers=8)] == [[]] * 3
+@pytest.mark.parametrize(("seconds", "hired"), [(0.001, 0), (0.5, 2)])
+def test_workers_start_where_training_takes_long_enough(tiny, monkeypatch, seconds, hired):
+    clock = itertools.count(step=seconds)  # whatever it takes on this machine
+    monkeypatch.setattr(worker_devices, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    seen = [len(active_children()) for _ in simulate(load("mnist", tiny | EVERYONE), workers=2)]
+    assert seen == [hired] * 3
 
 
 def test_one_device_is_trained_here(tiny, busy):
