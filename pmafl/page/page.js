@@ -78,6 +78,7 @@ const page = {
     page.paint(plot);
     const views = await Bokeh.embed.add_document_standalone(found, canvas);
     page.shown.set(name, views.get(plot));
+    await new Promise((resolve) => setTimeout(resolve)); // let the browser paint it before the next
     return plot;
   },
 
