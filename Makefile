@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # As many tests at once as there are cores; those of one file in one process, which makes their fixtures once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
-.PHONY: demo test test-all test-browser test-portable lint bench federation test-federation nginx chromium clean
+.PHONY: demo test test-all test-browser test-portable lint bench federation test-federation test-federation-all nginx chromium clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -35,11 +35,16 @@ bench: $(VENV)/.ready-dev  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/workers.py
+	$(BIN)/python benchmarks/service.py stream
 
 federation: $(VENV)/.ready-flower nginx  ## three devices on this machine over Flower, with TLS and keys: docs/deploy.md
 	$(BIN)/python -m pmafl.flower.loopback
 
 test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## those that start and kill SuperLinks and SuperNodes
+	$(BIN)/python -m pytest -q -m 'federation and not heavy' tests/flower
+
+test-federation-all: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## every algorithm on Flower's own engine, too
 	$(BIN)/python -m pytest -q -m federation tests/flower
 
 nginx:  # the port for devices; /usr/sbin is not on everybody's path

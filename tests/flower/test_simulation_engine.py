@@ -68,7 +68,13 @@ def engine(tmp_path_factory):
         yield run
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+# Each starts Flower's engine anew. Those with state on devices, on the server, or before a test are tried in CI.
+OFTEN = ("pma", "scaffold", "fedbabu", "apfl", "fedbn")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.heavy) for name in ALGORITHMS]
+)
 def test_every_algorithm_has_the_same_bits_in_both(tmp_path, engine, name):
     flower, plain = engine(FEW | {"learning.algorithm": name}), tmp_path / "plain"
     runs.create(plain, load(flower))
