@@ -68,7 +68,7 @@ def engine(tmp_path_factory):
         yield run
 
 
-# Each starts Flower's engine anew. Those with state on devices, on the server, or before a test are tried in CI.
+# Each starts Flower's engine anew. CI tries those with state on devices, on the server, or before a test.
 OFTEN = ("pma", "scaffold", "fedbabu", "apfl", "fedbn")
 
 
