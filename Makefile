@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # As many tests at once as there are cores; those of one file in one process, which makes their fixtures once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
-.PHONY: demo test test-all test-browser test-portable lint bench federation test-federation test-federation-all nginx chromium clean
+.PHONY: demo test test-all test-browser test-portable screenshots lint bench federation test-federation test-federation-all nginx chromium clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -25,6 +25,9 @@ test-browser: $(VENV)/.ready-dev chromium  ## pages in headless Chromium
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
 	$(BIN)/python -m tests.portable
+
+screenshots: demo $(VENV)/.ready-dev chromium  ## the pictures of the README
+	$(BIN)/python docs/screenshots.py $(DEMO)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -54,7 +57,7 @@ nginx:  # the port for devices; /usr/sbin is not on everybody's path
 
 chromium:  # opens the pages that are tested
 	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core fonts-noto-color-emoji > /dev/null; } || \
 	  { echo "error: Chromium is not installed; as root: apt-get install chromium"; exit 2; }
 
 $(VENV)/.ready: pyproject.toml constraints.txt
