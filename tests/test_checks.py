@@ -69,7 +69,7 @@ def test_what_many_settings_share_is_looked_at_once(tiny, monkeypatch):
 
         return count
 
-    monkeypatch.setattr(data, "load", counted("data", data.load))
+    monkeypatch.setattr(data, "load_data", counted("data", data.load_data))
     monkeypatch.setattr(checks, "wireless_world", counted("world", checks.wireless_world))
     monkeypatch.setattr(checks, "play", counted("play", checks.play))
     changes = [

@@ -31,10 +31,6 @@ def steady() -> Policy:
     plain = dual(TOLERANCE)
 
     def decide(problem: RoundProblem, state: State, rng: np.random.Generator) -> Decision:
-        if problem.round >= int(state["rounds"]):
-            raise InputError(
-                f"round {problem.round} is beyond the {int(state['rounds'])} that it planned for"
-            )
         return replace(plain(_priced(problem, state), rng), policy="steady")
 
     return Policy(decide, start, _observe, priced=_priced)
@@ -93,7 +89,8 @@ def prices(state: State, rounds_done: int) -> Array:
 
     where a device k has spent E in t of T rounds: planned for the rounds to come, over what is left for them.
     """
-    planned_j = (int(state["rounds"]) - rounds_done) * state["budget_j"]
+    to_come = max(int(state["rounds"]) - rounds_done, 1)  # a run may be made longer than was planned
+    planned_j = to_come * state["budget_j"]
     left_j = np.maximum(state["total_j"] - state["spent_j"], LEAST_LEFT * state["total_j"])
     now: Array = np.minimum(state["price"] * planned_j / left_j, LARGEST)  # nobody buys at either price
     return now

@@ -57,7 +57,7 @@ class Memory:
     """What the next question needs: the policy's state, and the round before, which it has not observed yet.
 
     rounds: how many rounds have been decided. state: None before the first. devices: their number, and
-    their names if they have any.
+    their names if they have any. planned: how many rounds the policy was told of before the first.
     """
 
     rounds: int = 0
@@ -65,6 +65,7 @@ class Memory:
     devices: tuple[int, list[str | int] | None] | None = None
     problem: RoundProblem | None = None
     decision: Decision | None = None
+    planned: int = 0
 
 
 class Reply(NamedTuple):
@@ -121,8 +122,12 @@ def decide(asked: Asked, policy: Policy, memory: Memory, question: Question) -> 
                 f"policy {asked.policy!r} remembers {memory.devices[0]} devices; every problem must have the "
                 "same ones in the same order"
             )
+        planned = question.rounds if memory.state is None else memory.planned
+        if policy.plans and planned and problem.round >= planned:
+            said = f"round {problem.round} is beyond the {planned} that {asked.policy!r} planned for"
+            raise InputError(said)
         state = _state(asked, policy, memory, question)
-        memory = Memory(memory.rounds, state, devices)
+        memory = Memory(memory.rounds, state, devices, planned=planned)
     decision = ask(policy, problem, state, stream(asked.seed, "policy", problem.round), asked.policy)
     if policy.remembers:
         memory = replace(memory, problem=problem, decision=decision)

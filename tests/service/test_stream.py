@@ -118,7 +118,7 @@ def test_steady_says_what_it_needs():
     )
     assert found[1]["scheduled"] == [0]
     many = served([problem({}, outlook=OUTLOOK | {"mean_gain": [1e-8]})] * 5, Asked("steady"))
-    assert "round 4 is beyond the 4 that it planned for" in many[-1]["error"]
+    assert "round 4 is beyond the 4 that 'steady' planned for" in many[-1]["error"]
 
 
 def test_a_policy_that_remembers_wants_the_same_devices():
