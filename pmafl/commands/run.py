@@ -1,5 +1,6 @@
 """`pmafl run`: one run from settings to pictures and a page, or going on with one that stopped."""
 
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,8 +57,6 @@ def run(
     from pmafl import callbacks as logs
     from pmafl.display import say_broken_budgets, summary_table, watching
     from pmafl.errors import InputError
-    from pmafl.page import serving, write_run_page
-    from pmafl.plots import plot_run
     from pmafl.rounds import Callback
     from pmafl.settings import load
     from pmafl.world import World
@@ -75,11 +74,11 @@ def run(
     team: Any = {"workers": workers, "engine": engine, "address": address}
     console = screen()
     try:
-        with watching(console) as watch, serving(directory) as beside:
+        with watching(console) as watch, _beside(directory, live) as server:
 
             def begin(world: World, done: int) -> None:
-                if live:
-                    console.print(f"live at {beside.begin()}", soft_wrap=True)
+                if server is not None:
+                    console.print(f"live at {server.begin()}", soft_wrap=True)
                 watch.begin(world, done)
 
             seen: list[Callback] = [watch, *callbacks]
@@ -91,8 +90,20 @@ def run(
         if (directory / "settings.toml").is_file():
             console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
         raise
+    from pmafl.page import write_run_page  # what draws is slow to load, and not needed before
+    from pmafl.plots import plot_run
+
     console.print(summary_table(summary))
     say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
     plot_run(this)
     page = write_run_page(this)
     console.print(f"records and plots are in {directory}; start with {page}", soft_wrap=True)
+
+
+def _beside(directory: Path, live: bool) -> AbstractContextManager[Any]:
+    """Who serves the page while the run goes on; nobody where nobody looks."""
+    if not live:
+        return nullcontext()
+    from pmafl.page import serving
+
+    return serving(directory)
