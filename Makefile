@@ -14,7 +14,7 @@ demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; go
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
 	else $(BIN)/pmafl run mnist --out $(DEMO); fi
 
-test: $(VENV)/.ready-dev  ## every test of less than 30 s of CPU, on all cores
+test: $(VENV)/.ready-dev  ## every test of some seconds, on all cores
 	$(PYTEST)
 
 test-all: $(VENV)/.ready-dev chromium  ## also the heavy ones, more examples, and doctests; prints coverage and the slowest

@@ -109,6 +109,7 @@ def contents(jobs):
     return [(job.directory / "rounds.jsonl").read_bytes() for job in jobs]
 
 
+@pytest.mark.heavy
 def test_killed_workers_change_nothing(tmp_path, capsys):
     overrides, vary = WIRELESS | {"run.rounds": 150}, {"policy.name": ["dual", "ocean"]}
     undisturbed = comparison.grid("mnist", overrides, vary, [1, 2], tmp_path / "undisturbed")
@@ -219,6 +220,7 @@ def test_ray_finishes_the_runs_of_a_killed_node(tmp_path):
     assert comparison.to_csv(comparison.tabulate(jobs)) == comparison.to_csv(comparison.tabulate(local))
 
 
+@pytest.mark.heavy
 def test_ray_gives_up_a_job_that_kills_its_workers(deadly, capsys):
     ray = pytest.importorskip("ray")
     ray.init(

@@ -37,6 +37,7 @@ def transmit_power(problem, decision):
     return width_hz * problem.noise_w_per_hz / problem.channel_gain * np.expm1(efficiency * np.log(2))
 
 
+@pytest.mark.heavy
 def test_a_thousand_optima_agree_with_an_independent_solver(problems, decisions):
     """Nested searches on the paper's formulas give the optimum from below, by weak duality."""
     costs = np.array([weighted_energy(*pair) for pair in zip(problems, decisions, strict=True)])

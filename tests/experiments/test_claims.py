@@ -288,6 +288,7 @@ def test_a_damaged_file_of_runs_is_one_clear_line(make, tmp_path):
         Archive(tmp_path).find(make("fig7").jobs[0])
 
 
+@pytest.mark.heavy
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
     again = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides={**small, "cell.deadline_s": 1.0})
     figure = figure_module("fig7")

@@ -85,6 +85,7 @@ def test_no_claimed_profile_ends_a_federation(federation, policy, claim):
     assert known["budget_j"][2] == pytest.approx(0.1)
 
 
+@pytest.mark.heavy
 def test_a_believed_profile_at_its_edges_does_not_end_a_federation(federation):
     for number, claim in enumerate(
         (

@@ -50,6 +50,7 @@ def run(code, *arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.heavy
 def test_another_process_gives_the_same_bits_and_more_threads_the_same_but_for_last_digits(tmp_path):
     trained = {}
     for threads, repeat in ((1, 0), (1, 1), (2, 0), (2, 1)):
@@ -62,6 +63,7 @@ def test_another_process_gives_the_same_bits_and_more_threads_the_same_but_for_l
     assert difference < 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux reports it")
 def test_a_round_of_ten_thousand_devices_takes_less_than_one_and_a_half_gigabytes():
     assert float(run(MANY_DEVICES, OMP_NUM_THREADS="1")) < 1.5

@@ -76,6 +76,7 @@ def test_arrays_of_any_kind_and_layout_are_remembered(tmp_path, tiny, monkeypatc
     assert "damaged" not in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_a_kill_changes_nothing_for_those_of_others(tmp_path, tiny):
     changes = tiny | OWN | ALGORITHMS_OF_OTHERS["ditto"] | {"run.rounds": 40, "run.evaluate_every": 20}
     settings = load("mnist", changes)

@@ -80,6 +80,7 @@ def test_no_committed_round_is_computed_again(tmp_path, tiny, power, monkeypatch
             assert runs.recover(directory, runs.identify(directory)).round >= committed[-1]
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_made_longer_survives_a_power_cut(tmp_path, tiny, power, monkeypatch):
     commit_every_round(monkeypatch)
     run(tmp_path / "whole" / "run", tiny | {"run.rounds": 8})

@@ -114,6 +114,7 @@ def test_a_session_keeps_the_memory(service):
     assert (gone.status_code, missing.status_code) == (204, 404)
 
 
+@pytest.mark.heavy
 def test_others_are_served_while_one_decision_takes_long(service, monkeypatch):
     monkeypatch.setattr(service.pool, "limit_s", 5.0)
     replaced = service.pool.replaced

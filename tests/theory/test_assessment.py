@@ -40,6 +40,7 @@ def test_the_replay_is_the_run(make_run, changes):
     assert float(assessment.found.test_loss) == assessment.recorded_test_loss
 
 
+@pytest.mark.heavy
 def test_a_run_inside_the_theorem_stays_below_the_bound_with_the_measured_mu(make_run):
     """One plain step a round at a small rate, everybody taking part, every round measured."""
     plain = {"iterations": 1, "upload_bits_per_parameter": 32, "extractor_rate": 1e-3, "predictor_rate": 1e-3}

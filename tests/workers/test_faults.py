@@ -101,6 +101,7 @@ def crew_of(process):
     return [pid for pid, group in running().items() if group == process.pid and pid != process.pid]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
 def test_an_end_in_the_middle_leaves_no_process_and_no_memory_and_goes_on_exactly(name, program, tmp_path):
     before, process = memory(), program
