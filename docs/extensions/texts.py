@@ -13,12 +13,13 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from extensions import commands, contracts, modules, settings
+from extensions import commands, contracts, figures, modules, settings
 
 REPOSITORY = Path(__file__).parents[2]
 GENERATED: dict[str, Callable[..., str]] = {
     "commands": commands.text,
     "settings": settings.text,
+    "figures": figures.text,
     "schedule": contracts.schedule,
     "plan": contracts.plan,
     "record": contracts.record,

@@ -4,6 +4,7 @@ A page is one source (MyST with code cells). In the script, what is special to n
 ``!command`` a subprocess, ``%%writefile`` a file that is written, ``Image`` a line that names the picture.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from sphinx.application import Sphinx
 
 FOLDER = "tutorials/"
 CELL = re.compile(r"^```\{code-cell\}", flags=re.MULTILINE)
+CONFIGURATION = """\
+c.InteractiveShell.system_raise_on_error = True
+c.Application.log_level = 40  # kernels talk to this machine only
+c.InlineBackend.figure_formats = {"svg"}
+"""
 OFFER = """
 <p class="offer"><a href="{name}.ipynb" download>Notebook</a> <a href="{name}.py" download>Script</a></p>
 """
@@ -77,7 +83,17 @@ def _write(app: Sphinx, problem: Exception | None) -> None:
         target.with_suffix(".py").write_text(as_script(notebook), "utf-8")
 
 
+def _configure(app: Sphinx) -> None:
+    """A command that fails in a tutorial fails the build, as it would in the script; pictures are sharp."""
+    home = Path(app.doctreedir).resolve() / "ipython"
+    profile = home / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text(CONFIGURATION)
+    os.environ["IPYTHONDIR"] = str(home)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", _configure)
     app.connect("source-read", _offer)
     app.connect("build-finished", _write, priority=400)  # before links are checked
     return {"parallel_read_safe": True, "parallel_write_safe": True}
