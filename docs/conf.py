@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`. Pages are MyST, tutorials are executed, nothing is loaded from elsewhere."""
+"""How `make docs` builds the site: pages are MyST, tutorials are executed, nothing is loaded from elsewhere."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-# Tutorials call `pmafl`, in the environment that builds the site, and the package that stands beside the pages.
+# Tutorials call `pmafl`: that of the environment which builds the site, with the package beside the pages.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH", "")])]

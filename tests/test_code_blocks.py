@@ -1,7 +1,7 @@
 """Every block of code in README.md and the docs is run, or checked as far as it goes, or says why it is not.
 
 Python is executed, on a small data set and for two rounds. Commands are parsed by the program itself: options
-exist, settings are known and valid, policies and algorithms can be found. What needs a network, devices or hours
+exist, settings are known and valid, policies and algorithms are found. What needs a network, devices or root
 stands in `ELSEWHERE`, or has a comment above it: ``<!-- not executed: it fetches FEMNIST -->``. Code cells of
 tutorials are executed when the site is built.
 """
@@ -33,7 +33,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(
-    r"(?P<reason><!-- not executed: (?P<why>.+?) -->\n\s*)?^(?P<indent> *)```(?P<kind>[\w{}-]*)[^\n]*\n(?P<code>.*?)^ *```",
+    r"(?:<!-- not executed: (?P<why>.+?) -->\n\s*)?"
+    r"^(?P<indent> *)```(?P<kind>[\w{}-]*)[^\n]*\n(?P<code>.*?)^ *```",
     flags=re.MULTILINE | re.DOTALL,
 )
 COMMAND = re.compile(r"^ {4}(?=(?:pmafl|python|make|pip|curl) )", flags=re.MULTILINE)
@@ -54,7 +55,12 @@ ELSEWHERE = {
     "git": "needs a repository",
 }
 SHELL_WORDS = {"for", "do", "done", "until", "export", "cd", "mkdir", "cat", "printf", "kill", ".", "source"}
-SHORT = {"policy": "policy.name", "algorithm": "learning.algorithm", "rounds": "run.rounds", "seed": "run.seed"}
+SHORT = {
+    "policy": "policy.name",
+    "algorithm": "learning.algorithm",
+    "rounds": "run.rounds",
+    "seed": "run.seed",
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,18 @@ def test_blocks_are_found_and_each_has_a_verdict():
     assert kinds["python"] >= 10
     assert kinds["sh"] >= 40
     assert kinds["{code-cell}"] >= 40  # these the site's build executes
-    assert set(kinds) <= {"python", "sh", "{code-cell}", "{eval-rst}", "{toctree}", "toml", "json", "ini", "text", ""}
+    assert set(kinds) <= {
+        "python",
+        "sh",
+        "{code-cell}",
+        "{eval-rst}",
+        "{toctree}",
+        "toml",
+        "json",
+        "ini",
+        "text",
+        "",
+    }
     left_out = [block for block in PYTHON if block.why_not]
     assert len(left_out) <= 3, "few blocks may say that they are not executed"
 
@@ -183,7 +200,9 @@ def assert_known(words):
     if name not in ("run", "compare", "efficiency", "settings") or "resume" in values:
         return
     overrides = dict(parse_assignment(value) for value in values.get("set_", []))
-    overrides |= {key: parse_assignment(f"x={values[short]}")[1] for short, key in SHORT.items() if short in values}
+    overrides |= {
+        key: parse_assignment(f"x={values[short]}")[1] for short, key in SHORT.items() if short in values
+    }
     source = values.get("source", "mnist")
     assert_valid(source, overrides)
     for key, several in variations(values.get("vary")).items():

@@ -1,1 +1,1 @@
-"""What the site adds to Sphinx: formulas, texts that are generated, tutorials to take along, checked links."""
+"""What the site adds to Sphinx: formulas, generated texts, tutorials to take along, checked links."""

@@ -17,7 +17,16 @@ def text() -> str:
 def _command(name: str, command: click.Command) -> str:
     with click.Context(command, info_name=f"pmafl {name}") as context:
         usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"## pmafl {name}", "", "```text", f"pmafl {name} {usage}", "```", "", _prose(command.help or ""), ""]
+    lines = [
+        f"## pmafl {name}",
+        "",
+        "```text",
+        f"pmafl {name} {usage}",
+        "```",
+        "",
+        _prose(command.help or ""),
+        "",
+    ]
     lines += ["| option | takes | default | |", "|---|---|---|---|"]
     for parameter in command.params:
         if parameter.name == "help":

@@ -1,4 +1,4 @@
-"""The reference of what goes in and out as JSON: from the schema of `pmafl schedule`, and from a plan and a run."""
+"""What goes in and out as JSON, from the schema of `pmafl schedule`, and from a plan and a run."""
 
 import inspect
 import io
@@ -58,7 +58,9 @@ def plan() -> str:
     """Every key of a plan's JSON, with its type and the value in a small example."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "small.toml")
-        file.write_text('extends = "tracker"\n[fleet]\ndevices = 50\n[plan]\nrounds_per_day = [6, 24]\n', "utf-8")
+        file.write_text(
+            'extends = "tracker"\n[fleet]\ndevices = 50\n[plan]\nrounds_per_day = [6, 24]\n', "utf-8"
+        )
         with redirect_stdout(io.StringIO()):
             found = answer(read_request(str(file), {}), [parse_goal("battery >= 1 years")])
     return _table(json.loads(json.dumps(found.to_dict())))

@@ -23,7 +23,12 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, 
     """A box with its lower left corner at x, y."""
     axes.add_patch(
         FancyBboxPatch(
-            (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.8", facecolor=colour + "22", edgecolor=colour
+            (x, y),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.8",
+            facecolor=colour + "22",
+            edgecolor=colour,
         )
     )
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9)
@@ -32,7 +37,9 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, 
 def arrow(
     axes: Axes, start: tuple[float, float], end: tuple[float, float], text: str = "", above: float = 1.0
 ) -> None:
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.35", "shrinkA": 2, "shrinkB": 2})
+    axes.annotate(
+        "", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.35", "shrinkA": 2, "shrinkB": 2}
+    )
     if text:
         middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + above)
         axes.text(*middle, text, ha="center", va="center", fontsize=8, color="0.25")

@@ -19,5 +19,7 @@ def text() -> str:
         said = (importlib.import_module(f"pmafl.experiments.{figure}").__doc__ or "").splitlines()[0]
         shows = said.partition(": ")[2]
         title = f"Figure {figure.removeprefix('fig')}, {DATA.get(data, data)}"
-        parts.append(f"### {title}\n\n{shows[:1].upper()}{shows[1:]}\n\n![{title}](../../results/{path.name})")
+        parts.append(
+            f"### {title}\n\n{shows[:1].upper()}{shows[1:]}\n\n![{title}](../../results/{path.name})"
+        )
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""Every link of the finished site leads somewhere: pages, their parts, pictures, downloads. What does not is a warning."""
+"""Every link of the finished site leads somewhere, and nothing is loaded from elsewhere; else it is a warning."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: nothing to load, also from a folder without a network."""
+"""Formulas as MathML, which browsers draw by themselves: without a script, also without a network."""
 
 from docutils import nodes
 from latex2mathml.converter import convert

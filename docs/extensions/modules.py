@@ -1,7 +1,7 @@
 """The reference of the Python API, from docstrings, which are written to be read in an editor.
 
-Two of their habits are made known to Sphinx: an indented block after a colon is code, and a paragraph of lines
-``name: what it is`` is a list.
+Their habits are made known to Sphinx: an indented block after a colon is code, a paragraph of lines
+``name: what it is`` is a list, and a bar is a bar.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The reference of settings: meaning, unit, range and default from the settings' own fields, origins from presets.
+"""The reference of settings: meaning, unit, range and default from their own fields, origins from presets.
 
 A preset says beside each number where it comes from; those comments are the last column.
 """
@@ -92,7 +92,9 @@ def _range(field: FieldInfo) -> str:
         words = [argument for argument in get_args(field.annotation) if get_origin(argument) is Literal]
         return "a number greater than 0, or " + _one_of(get_args(words[0]))
     kinds = {int: "a whole number", float: "a number", str: "text", bool: "`true` or `false`"}
-    kind = kinds.get(field.annotation) or ("a table" if "dict" in str(field.annotation) else "a list of texts")
+    kind = kinds.get(field.annotation) or (
+        "a table" if "dict" in str(field.annotation) else "a list of texts"
+    )
     limits = [
         words.format(_number(getattr(entry, attribute)))
         for entry in field.metadata

@@ -1,8 +1,8 @@
 """Texts that come from elsewhere: from the program, from its settings, from files of the repository.
 
 A page asks for one with a comment on a line of its own, ``<!-- generated: commands -->`` or
-``<!-- text of: SECURITY.md -->``. Links in it, and links of any page that leave `docs/`, lead to the page of the
-site that has that file.
+``<!-- text of: SECURITY.md -->``. Links in it, and links of any page that leave `docs/`, lead to the page of
+the site that has that file.
 """
 
 import json
