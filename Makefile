@@ -64,7 +64,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[learn]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
