@@ -218,7 +218,7 @@ def tuned(results: Results, scenario: str, row: Row) -> Row:
 def table(results: Results, scenario: str, rows: list[Row], seeds: range) -> str:
     """Means over seeds; the worst of all devices and seeds."""
     lines = [
-        f"| {scenario} | of the bound | without whole turns | devices a round | energy used | worst device "
+        f"| {scenario} | of the bound | without whole turns | devices per round | energy used | worst device "
         "| spread of turns | fewest turns |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -302,7 +302,7 @@ Written by `python benchmarks/efficiency.py`, text and tables. `pmafl efficiency
 run of yours:
 
     pmafl efficiency mnist --policy steady      # schedule 100 rounds, without learning, and judge them
-    pmafl efficiency runs/my-run                # judge a finished run; --json has an entry a device
+    pmafl efficiency runs/my-run                # judge a finished run; --json has an entry per device
 
 ## The bound
 

@@ -31,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     suggest_commands=False,  # click suggests already
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",  # brackets are text, and lines of a paragraph flow
 )
 COMMANDS = (
     run,

@@ -320,7 +320,7 @@ class LearningSettings(Section):
     extractor_rate: Positive = Field(description="learning rate of the shared part")
     predictor_rate: Positive = Field(description="learning rate of the personal part")
     momentum: float = Field(ge=0, lt=1, description="momentum, with a fresh buffer every round")
-    iterations: int = Field(ge=1, le=10_000, description="local iterations a round, each over all samples")
+    iterations: int = Field(ge=1, le=10_000, description="local iterations per round, each over all samples")
     batch_size: int = Field(
         default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
     )

@@ -1,4 +1,4 @@
-"""Files and the lock as they are on Windows, played here: no fcntl, no folders to sync, no flags but its own."""
+"""Files and the lock as they are on Windows, played here: no fcntl, no folders to sync, flags of its own."""
 
 import errno
 import fcntl
@@ -23,7 +23,7 @@ def locks():
 
 @pytest.fixture
 def windows(monkeypatch, locks):
-    """The module as Windows loads it. Its lock is refused while another descriptor has it, or after ten tries."""
+    """The module as Windows loads it. Who asks for a lock that another has is refused, at once or later."""
 
     def locking(descriptor, mode, count):
         locks.append(mode)
@@ -56,9 +56,9 @@ def test_files_are_written_and_read(windows, tmp_path):
 
 
 def test_one_process_has_the_lock(windows, tmp_path):
-    with windows.locked(tmp_path):
-        with pytest.raises(InputError, match="another process is running it"), windows.locked(tmp_path):
-            pass
+    again = windows.locked(tmp_path)
+    with windows.locked(tmp_path), pytest.raises(InputError, match="another process is running it"):
+        again.__enter__()
     with windows.locked(tmp_path):
         pass
 

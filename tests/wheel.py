@@ -1,7 +1,7 @@
 """The wheel in a clean environment without PyTorch, tried as a user would: `make test-wheel`.
 
 Builds it, installs it with the tested versions, says how large and how slow that was, and runs what must do
-without torch; what trains must say in one line what is missing. `--extra learn` measures another installation.
+without torch; what trains must say in one line what is missing. `--extra learn` only measures that one.
 """
 
 import argparse
@@ -17,7 +17,9 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-UNNEEDED = shutil.ignore_patterns(".git", ".venv", "runs", "results", "build", "dist", "*.egg-info", "__pycache__")
+UNNEEDED = shutil.ignore_patterns(
+    ".git", ".venv", "runs", "results", "build", "dist", "*.egg-info", "__pycache__"
+)
 DEVICE = {"samples": 600, "cycles_per_sample": 137586.5, "max_frequency_hz": 1e9, "max_power_w": 1.0}
 PROBLEM = {
     "bandwidth_hz": 1e7,

@@ -24,7 +24,7 @@ GoalOption = Annotated[
     typer.Option(
         "--goal",
         metavar="TEXT",
-        help='"battery >= 2 years", "95% of the devices once a day", "200 participations a device within 30 '
+        help='"battery >= 2 years", "95% of the devices once a day", "200 turns per device within 30 '
         'days", "samples >= 100000 a day" or "round <= 30 s". May be repeated; all must be met.',
     ),
 ]
@@ -151,7 +151,7 @@ WORDS = {
     "band_share": "{:.0%} of the band",
     "budget_j": "a budget of {:g} J",
     "shared_layers": "{} shared layers",
-    "upload_bits_per_parameter": "{} bits a parameter",
+    "upload_bits_per_parameter": "{} bits per parameter",
     "upload_bits": "uploads of {:g} bits",
 }
 
