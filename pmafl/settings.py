@@ -241,7 +241,7 @@ class DataSettings(Section):
     partition: Literal["shards", "iid", "dirichlet", "natural"] = Field(
         description='"shards", "iid", "dirichlet", or "natural": a device is a client of the data'
     )
-    shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class a device")
+    shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class per device")
     dirichlet_alpha: Positive = Field(default=0.5, description="for dirichlet: small is uneven, large is IID")
     test_split: Literal["all", "proportional"] = Field(
         default="all",
@@ -266,7 +266,7 @@ class DataSettings(Section):
     )
     client: str = Field(
         default="client",
-        description="array or column of own data that says whose a sample is, if it is there",
+        description="array or column of own data that says whose sample it is, if it is there",
     )
 
 
@@ -314,7 +314,7 @@ class LearningSettings(Section):
         float | Literal["count", "paper", "training"], PlainValidator(_operations)
     ] = Field(
         default="count",
-        description='multiply-adds a sample and iteration: "count" those of the model\'s forward pass, '
+        description='multiply-adds per sample and iteration: "count" those of the model\'s forward pass, '
         '"training" its gradient\'s too, "paper" as "count" but for the MLP its parameters, or a number',
     )
     extractor_rate: Positive = Field(description="learning rate of the shared part")
