@@ -354,8 +354,8 @@ on three other seeds. `rs-wel` knows no energy: it shows what the band alone all
 
 `steady with the future's prices` is the policy with the bound's own prices of energy, which nobody can know
 before the run. So what it lacks of 100% is not a matter of estimates: it is the bound's slack (a round holds
-whole devices; budgets are used up in whole rounds) and the correction's noise. What `steady` lacks compared with it is
-the price of not knowing the future.
+whole devices; budgets are used up in whole rounds) and the correction's noise. What `steady` lacks compared
+with it is the price of not knowing the future.
 
 ## Fleets of unequal devices
 

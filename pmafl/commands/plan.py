@@ -146,8 +146,8 @@ FREE = {
 
 
 WORDS = {
-    "deadline_s": "{:g} s a round",
-    "rounds_per_day": "{:g} rounds a day",
+    "deadline_s": "{:g} s per round",
+    "rounds_per_day": "{:g} rounds per day",
     "band_share": "{:.0%} of the band",
     "budget_j": "a budget of {:g} J",
     "shared_layers": "{} shared layers",
@@ -157,7 +157,7 @@ WORDS = {
 
 
 def free_names(found: Answer) -> list[str]:
-    """What differs between choices; deadline and rounds a day at least."""
+    """What differs between choices; deadline and rounds per day at least."""
     choices = [one.choice for one in found.forecasts]
     always = ("deadline_s", "rounds_per_day")
     return [name for name in FREE if name in always or len({getattr(c, name) for c in choices}) > 1]

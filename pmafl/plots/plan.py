@@ -47,7 +47,7 @@ def choices_panel(axes: Axes, found: Answer) -> None:
                     "o" if unbeaten else "x",
                     color=COLOURS[index % len(COLOURS)],
                     alpha=1.0 if unbeaten else 0.5,
-                    label=f"{deadline_s:g} s a round"
+                    label=f"{deadline_s:g} s per round"
                     if unbeaten or not any(found.best[i] for i in members)
                     else None,
                 )
