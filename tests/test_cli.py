@@ -8,12 +8,7 @@ import time
 import pytest
 
 from tests.processes import PATIENCE_S, running, wait_until
-
-
-def pmafl(*arguments, stdin=""):
-    return subprocess.run(
-        [sys.executable, "-m", "pmafl", *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
+from tests.program import pmafl
 
 
 def loaded_modules(code):
@@ -29,18 +24,15 @@ def test_printed_settings_are_a_fixed_point():
     assert second.stdout == first.stdout
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pmafl",
-        "import pmafl.cli",
-        "import pmafl.scheduling, pmafl.allocation, pmafl.wireless.cell, pmafl.data",
-        "from pmafl import load_settings, simulate\n"
-        "next(simulate(load_settings('mnist', {'run.learning': 'none'})))",
-    ],
-)
-def test_the_wireless_side_never_imports_torch(code):
-    assert "torch" not in loaded_modules(code)
+def test_the_wireless_side_never_imports_torch():
+    code = (
+        "import pmafl, pmafl.cli\n"
+        "import pmafl.scheduling, pmafl.allocation, pmafl.wireless.cell, pmafl.data\n"
+        "next(pmafl.simulate(pmafl.load_settings('mnist', {'run.learning': 'none'})))"
+    )
+    loaded = loaded_modules(code)
+    assert "pmafl.scheduling" in loaded
+    assert "torch" not in loaded
 
 
 def test_help_loads_nothing_slow():
@@ -96,7 +88,6 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
     assert part in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.toml"))
 
 
@@ -121,8 +112,11 @@ def test_a_users_policy_that_goes_wrong_is_one_line_that_names_it(tmp_path, monk
     assert result.stderr.count("\n") == 1
 
 
-def test_an_unknown_command_is_exit_code_two():
-    assert pmafl("setings").returncode == 2
+def test_an_unknown_command_is_one_line_and_exit_code_two_of_the_process():
+    done = subprocess.run([sys.executable, "-m", "pmafl", "setings"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: No such command 'setings'")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
