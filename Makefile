@@ -24,7 +24,7 @@ test-browser: $(VENV)/.ready-dev chromium  ## pages in headless Chromium
 	$(PYTEST) -m browser tests/page
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
-	$(BIN)/python -m tests.portable
+	$(BIN)/python -m tests.portable $(PORTABLE)
 
 screenshots: demo $(VENV)/.ready-dev chromium  ## the pictures of the README
 	$(BIN)/python docs/screenshots.py $(DEMO)

@@ -91,7 +91,7 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
     assert not list(tmp_path.rglob("*.toml"))
 
 
-@pytest.mark.parametrize("name", ["[/x]", "[red]x", ":smile:", os.fsdecode(b"x\xff")])
+@pytest.mark.parametrize("name", ["[red]:smile:[/x]", os.fsdecode(b"x\xff")])
 def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = pmafl("run", "--set", "run.learning=none", "--set", "run.rounds=1", "--out", name)
@@ -120,7 +120,7 @@ def test_an_unknown_command_is_one_line_and_exit_code_two_of_the_process():
 
 
 def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
-    options = ("mnist", "--seeds", "40", "--set", "run.learning='none'", "--set", "run.rounds=5")
+    options = ("mnist", "--seeds", "14", "--set", "run.learning='none'", "--set", "run.rounds=5")
     command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "pmafl", *command],
@@ -138,7 +138,7 @@ def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     assert errors == ""
     times = {path: path.stat().st_mtime_ns for path in done}
     assert pmafl(*command).returncode == 0
-    assert len(list(tmp_path.glob("runs/*/summary.json"))) == 40
+    assert len(list(tmp_path.glob("runs/*/summary.json"))) == 14
     assert times == {path: path.stat().st_mtime_ns for path in done}
 
 
