@@ -80,8 +80,8 @@ def test_no_claimed_profile_ends_a_federation(federation, policy):
     directory = federation(grid, **WIDE, **count, **{"policy.name": policy, "run.rounds": 3})
     records = runs.read_records(directory)
     assert [record["answered"] for record in records] == [[4, 5]] * 3
-    said = {offence["device"]: offence["reason"] for offence in records[0]["misbehaved"]}
-    assert all(next(iter(claim)) in said[device] for device, claim in enumerate(CLAIMS))
+    for name in (next(iter(claim)) for claim in CLAIMS):
+        assert any(name in offence["reason"] for offence in records[0]["misbehaved"])
     known = json.loads((directory / "federation.json").read_text())["fleet"]
     assert known["budget_j"][0] == pytest.approx(0.1)
 
@@ -172,7 +172,7 @@ def test_the_mean_withstands_nobody(federation):
     """Why there are robust rules: the same upload, and honest devices are worse off than untrained."""
     grid = MemoryGrid(6)
     grid.node(2).spoil = scaled(300.0)
-    record = runs.read_records(federation(grid, **AT_THE_END))[-1]
+    record = runs.read_records(federation(grid, **EVERYONE))[-1]
     assert record["accuracy"] < 0.9
 
 
