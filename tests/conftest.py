@@ -35,6 +35,20 @@ MNIST = {
     "queue_j": 0.3,
 }
 CELL = tuple(MNIST)[:7]
+SHARING = "tests/experiments/"  # its studies
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files whose tests share what takes long to make run in one process, as those of one file do."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByWhatIsShared(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return SHARING if file.startswith(SHARING) else file
+
+    return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
