@@ -24,7 +24,7 @@ test-browser: $(VENV)/.ready-dev chromium  ## pages in headless Chromium
 	$(PYTEST) -m browser tests/page
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
-	$(BIN)/python -m tests.portable
+	$(BIN)/python -m tests.portable $(PORTABLE)
 
 test-wheel:  ## the wheel in a clean environment without PyTorch: what it weighs, and that it schedules, plans and shows
 	$(PYTHON) tests/wheel.py
