@@ -29,7 +29,7 @@ from pmafl import budgets, runs
 from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
-from pmafl.settings import Settings, load
+from pmafl.settings import Settings, load, parse_assignment
 from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_tasks
 
 METRICS = {
@@ -46,6 +46,14 @@ METRICS = {
 TRIES = 3  # of a job whose workers die
 GRID = "comparison.json"  # which runs a comparison has
 
+# Settings that name a thing with options of its own, and where these stand.
+OPTIONS = {
+    "policy.name": "policy.options",
+    "learning.algorithm": "learning.options",
+    "learning.upload": "learning.upload_options",
+    "learning.model": "learning.model_options",
+    "cell.channel": "cell.options",
+}
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
 
 Array = NDArray[np.float64]
@@ -93,6 +101,55 @@ def label(variation: Variation) -> str:
     return ", ".join(f"{SHORT_NAMES.get(key, key.rpartition('.')[2])}={value}" for key, value in variation)
 
 
+def with_options(key: str, value: Any) -> dict[str, Any]:
+    """The settings that a value of a varied key stands for.
+
+    Names may have options: ``uniform:count=5``, ``package.module:name:key=value:key=value``. A name alone
+    leaves the options of the settings as they are.
+
+    >>> with_options("policy.name", "uniform:count=5")
+    {'policy.name': 'uniform', 'policy.options': {'count': 5}}
+    """
+    if key not in OPTIONS or not isinstance(value, str) or "=" not in value:
+        return {key: value}
+    parts = split_outside(value, ":")
+    first = next(index for index, part in enumerate(parts) if "=" in part)
+    name, options = ":".join(parts[:first]), {}
+    for part in parts[first:]:
+        option, equals, text = part.partition("=")
+        if not (name and option.strip() and equals and text.strip()):
+            raise InputError(
+                f"{key} = {value!r:.80}: must be a name, or a name with options as in name:option=value"
+            )
+        if option.strip() in options:
+            raise InputError(f"{key} = {value!r:.80}: has option {option.strip()!r} twice")
+        options[option.strip()] = parse_assignment(part)[1]
+    return {key: name, OPTIONS[key]: options}
+
+
+def split_outside(text: str, separator: str) -> list[str]:
+    """Parts of a text between separators, but for those in brackets or quotation marks.
+
+    >>> split_outside("[1,2],'a,b',c", ",")
+    ['[1,2]', "'a,b'", 'c']
+    """
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == separator and not depth:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return parts
+
+
 def grid(
     source: str,
     overrides: Mapping[str, Any],
@@ -105,7 +162,8 @@ def grid(
     for values in itertools.product(*vary.values()):
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
-            settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
+            chosen = {name: of for key, value in variation for name, of in with_options(key, value).items()}
+            settings = load(source, {**overrides, **chosen, "run.seed": seed})
             jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 

@@ -15,10 +15,10 @@ from pmafl.comparison import METRICS, Estimate, Job, Row, estimate, label, prese
 from pmafl.errors import InputError
 from pmafl.page import figures
 from pmafl.page.run import GLOSSARY
-from pmafl.page.story import length_s
-from pmafl.rounds import energy_of
+from pmafl.rounds import energy_of, length_s
 from pmafl.runs import Run, read_summary
 from pmafl.wireless import Array
+from pmafl.world import costs_of, received_s
 
 MOST_POINTS = 400  # of a curve
 CURVES = {  # of a record: title, label with unit, factor
@@ -119,9 +119,10 @@ def _curves(groups: Sequence[Sequence[Job]]) -> tuple[dict[str, Any], dict[str, 
 def _columns(run: Run) -> dict[str, Array]:
     rows, settings = run.rows, run.settings
     energy_j = [float(energy_of(row).sum()) for row in rows]
+    received = received_s(settings, costs_of(settings)) if settings.cell.downlink_bps else np.zeros(())
     found = {
         "round": np.array([row["round"] + 1.0 for row in rows]),
-        "seconds": np.cumsum([length_s(row, settings) for row in rows]),
+        "seconds": np.cumsum([length_s(row, settings, received) for row in rows]),
         "joules": np.cumsum(energy_j),
     }
     wireless = settings.run.wireless == "full"
