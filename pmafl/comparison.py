@@ -45,6 +45,7 @@ METRICS = {
 }
 TRIES = 3  # of a job whose workers die
 GRID = "comparison.json"  # which runs a comparison has
+INDEX = "runs.csv"  # the same for people
 
 # Settings that name a thing with options of its own, and where these stand.
 OPTIONS = {
@@ -169,12 +170,15 @@ def grid(
 
 
 def write_grid(jobs: Sequence[Job], out: Path) -> None:
-    """Note down which runs make up a comparison: its directory may hold others."""
+    """Note down which runs make up a comparison, for programs and for people: a directory may hold others."""
     runs_of_it = [
         {"directory": str(job.directory.relative_to(out)), "variation": job.variation, "seed": job.seed}
         for job in jobs
     ]
     runs.write_atomically(out / GRID, (json.dumps({"runs": runs_of_it}, indent=2) + "\n").encode())
+    keys = [key for key, _ in jobs[0].variation]
+    lines = [[job.directory.relative_to(out), job.seed, *(v for _, v in job.variation)] for job in jobs]
+    runs.write_atomically(out / INDEX, _csv([["directory", "seed", *keys], *lines]).encode())
 
 
 def read_grid(out: Path) -> list[Job]:
@@ -450,17 +454,21 @@ def to_csv(rows: Sequence[Row]) -> str:
     """All numbers, one line a variation."""
     metrics = present_metrics(rows)
     parts = ("mean", "half_width", "difference", "difference_half_width")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     keys = [key for key, _ in rows[0].variation]
-    writer.writerow([*keys, "seeds", *(f"{metric}_{part}" for metric in metrics for part in parts)])
+    lines = [[*keys, "seeds", *(f"{metric}_{part}" for metric in metrics for part in parts)]]
     for row in rows:
         cells: list[Any] = [*(value for _, value in row.variation), row.seeds]
         for metric in metrics:
             for estimates in (row.metrics, row.differences):
                 found = estimates.get(metric)
                 cells += ["", ""] if found is None else [repr(found.mean), repr(found.half_width)]
-        writer.writerow(cells)
+        lines.append(cells)
+    return _csv(lines)
+
+
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 

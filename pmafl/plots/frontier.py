@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +20,7 @@ from pmafl.plots.style import COLOURS, STYLE, figure
 from pmafl.wireless import Array
 
 FEW_TIMES = 8.0  # from which on a scale is logarithmic
-CLOSE = 0.9  # of the best: who is above is shown larger, if that helps
+CLOSE = 0.95  # of the best: who is above is shown larger, if that helps
 DISTANCES = (9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 125.0)  # of a name, in points
 ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 LINE_FROM = 12.0  # points: names that stand further away have a line to their point
@@ -37,6 +37,17 @@ class Point:
     energy_half_width_j: float
     accuracy_half_width: float
     unbeaten: bool
+
+    @property
+    def accuracy_errors(self) -> tuple[float, float]:
+        """Down and up, within what an accuracy can be."""
+        width = float(np.nan_to_num(self.accuracy_half_width))
+        return min(width, self.accuracy), min(width, 100 - self.accuracy)
+
+    @property
+    def energy_errors_j(self) -> tuple[float, float]:
+        width = float(np.nan_to_num(self.energy_half_width_j))
+        return min(width, 0.9 * self.energy_j), width
 
 
 def draw_frontier(points: Sequence[Point], title: str) -> Figure:
@@ -84,8 +95,8 @@ def _panel(axes: Axes, points: Sequence[Point], everyone: Sequence[Point]) -> No
             axes.errorbar(
                 [p.energy_j for p in some],
                 [p.accuracy for p in some],
-                np.nan_to_num([p.accuracy_half_width for p in some]),
-                np.nan_to_num([p.energy_half_width_j for p in some]),
+                np.transpose([p.accuracy_errors for p in some]),
+                np.transpose([p.energy_errors_j for p in some]),
                 fmt="o",
                 color=colour,
                 markersize=MARKER if unbeaten else MARKER - 1,
@@ -95,11 +106,8 @@ def _panel(axes: Axes, points: Sequence[Point], everyone: Sequence[Point]) -> No
                 zorder=3 if unbeaten else 2,
                 label="nothing beats it in both" if unbeaten else "another has more accuracy for less energy",
             )
-    front = sorted((p for p in points if p.unbeaten), key=lambda p: p.energy_j)
     axes.plot(
-        [p.energy_j for p in front],
-        [p.accuracy for p in front],
-        drawstyle="steps-post",
+        *np.transpose(_front(points)),
         color=COLOURS[1],
         linewidth=1,
         alpha=0.6,
@@ -109,9 +117,20 @@ def _panel(axes: Axes, points: Sequence[Point], everyone: Sequence[Point]) -> No
     if 0 < FEW_TIMES * min(energies) < max(energies):
         axes.set_xscale("log")
     axes.margins(0.16, 0.12)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, min(high, 100 + 0.04 * (high - low)))
     axes.set(xlabel="energy per device in the whole run (J)", ylabel="final accuracy, mean over devices (%)")
     if len(points) == len(everyone):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8, ncols=1)
+
+
+def _front(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """The corners of the step line along the points that nothing beats."""
+    front = sorted((p.energy_j, p.accuracy) for p in points if p.unbeaten)
+    steps = [
+        corner for (_, low), (energy, high) in pairwise(front) for corner in ((energy, low), (energy, high))
+    ]
+    return [*front[:1], *steps]
 
 
 def _mark_close(whole: Axes, close: Axes, count: int) -> None:
@@ -133,7 +152,8 @@ def _name(axes: Axes, points: Sequence[Point], named: Sequence[Point]) -> None:
     room = Room(
         frame=np.array(axes.get_window_extent().extents),
         taken=[np.concatenate([centre - reach, centre + reach]) for centre in centres],
-        bars=[bar for point in points for bar in _bars(axes, point)],
+        bars=[_thin(axes, line) for point in points for line in _crosses(point)]
+        + [_thin(axes, line) for line in pairwise(_front(points))],
         lines=[],
     )
     crowded = [np.sort(np.hypot(*(centres - centre).T))[:4].sum() for centre in centres]
@@ -175,7 +195,7 @@ class Room:
 
     Attributes:
         taken: markers and names that have their place.
-        bars: error bars, which a name may cross if it must.
+        bars: error bars and the front, which a name may cross if it must.
         lines: points on the lines from names to their markers.
     """
 
@@ -190,7 +210,7 @@ class Room:
         nearest = DISTANCES[0]
         for distance, angle in product(DISTANCES, ANGLES):
             direction = np.array([np.cos(angle), np.sin(angle)])
-            offset = direction * (distance * pixels + half)
+            offset = direction * distance * pixels + np.clip(1.5 * direction, -1, 1) * half
             cost = self._cost(centre, offset, half) + 0.004 * distance
             if cost < least:
                 found, least, nearest = offset, cost, distance
@@ -209,12 +229,17 @@ class Room:
         return cost + sum(3 * float(_within(other, box).any()) for other in self.lines)
 
 
-def _bars(axes: Axes, point: Point) -> list[Array]:
-    """The error bars of a point, as boxes a pixel wide."""
+def _crosses(point: Point) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """The two error bars of a point, from end to end."""
     x, y = point.energy_j, point.accuracy
-    dx, dy = np.nan_to_num([point.energy_half_width_j, point.accuracy_half_width])
-    ends = (((max(x - dx, 0.5 * x), y), (x + dx, y)), ((x, y - dy), (x, y + dy)))
-    return [axes.transData.transform(pair).ravel() + np.array([-0.5, -0.5, 0.5, 0.5]) for pair in ends]
+    (left, right), (down, up) = point.energy_errors_j, point.accuracy_errors
+    return [((x - left, y), (x + right, y)), ((x, y - down), (x, y + up))]
+
+
+def _thin(axes: Axes, line: tuple[tuple[float, float], tuple[float, float]]) -> Array:
+    """A line across or up as a box a pixel wide."""
+    ends = axes.transData.transform(line)
+    return np.concatenate([ends.min(axis=0) - 0.5, ends.max(axis=0) + 0.5])
 
 
 def _overlaps(box: Array, others: Sequence[Array]) -> Array:
