@@ -72,7 +72,7 @@ def leaderboard(
             overrides[key] = value
     methods = board_of.read_methods(algorithms)
     place = results or RESULTS
-    runs = out or Path("runs") / f"leaderboard-{Path(source).stem if source != '-' else 'settings'}"
+    runs = out or Path("runs") / f"leaderboard-{board_of.source_name(source)}"
     archive = board_of.open_archive(place, runs / "results")
     board = board_of.plan(source, overrides, methods, seeds, policy, runs, archive)
     if more := standings.holds_more(board, place):

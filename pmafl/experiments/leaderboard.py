@@ -163,17 +163,30 @@ def _check(settings: Settings) -> None:
 
 def _policy(base: Settings, policy: str | None) -> dict[str, Any]:
     """The policy of the settings, or another one with none of its options."""
-    if policy is None or policy == base.policy.name:
+    if _is_own(base, policy):
         return {}
     return {"policy.options": {}, **with_options("policy.name", policy)}
 
 
+def _is_own(base: Settings, policy: str | None) -> bool:
+    own = base.policy
+    return policy is None or policy in (own.name, in_words(own.name, own.options))
+
+
 def name_of(source: str, base: Settings, policy: str | None) -> str:
-    """Of the files: the preset or file, and the policy where it is another one."""
-    name = "settings" if source == "-" else Path(source).resolve().stem or "settings"
-    if policy is None or policy == in_words(base.policy.name, base.policy.options):
-        return name
-    return "-".join([name, *(part for part in "".join(c if c.isalnum() else " " for c in policy).split())])
+    """Of the files: that of the settings, and the policy where it is another one."""
+    if policy is None or _is_own(base, policy):
+        return source_name(source)
+    words = "".join(letter if letter.isalnum() else " " for letter in policy).split()
+    return "-".join([source_name(source), *words])
+
+
+def source_name(source: str) -> str:
+    """Of settings: a preset, a file without its ending, or a directory."""
+    if source == "-":
+        return "settings"
+    path = Path(source).resolve()
+    return path.name if path.is_dir() else path.stem
 
 
 def method_of(job: Job) -> str:

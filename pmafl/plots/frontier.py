@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +22,7 @@ from pmafl.wireless import Array
 FEW_TIMES = 8.0  # from which on a scale is logarithmic
 CLOSE = 0.95  # of the best: who is above is shown larger, if that helps
 DISTANCES = (9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 125.0)  # of a name, in points
-ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+DIRECTIONS = [np.array([np.cos(angle), np.sin(angle)]) for angle in np.linspace(0, 2 * np.pi, 17)[:-1]]
 LINE_FROM = 12.0  # points: names that stand further away have a line to their point
 MARKER = 7.0
 
@@ -206,14 +206,15 @@ class Room:
 
     def best(self, centre: Array, half: Array, pixels: float) -> tuple[Array, bool]:
         """The offset from a marker at which a name of this half size is best off, and whether that is far."""
-        found, least = np.zeros(2), np.inf
-        nearest = DISTANCES[0]
-        for distance, angle in product(DISTANCES, ANGLES):
-            direction = np.array([np.cos(angle), np.sin(angle)])
-            offset = direction * distance * pixels + np.clip(1.5 * direction, -1, 1) * half
-            cost = self._cost(centre, offset, half) + 0.004 * distance
-            if cost < least:
-                found, least, nearest = offset, cost, distance
+        found, least, nearest = np.zeros(2), np.inf, DISTANCES[0]
+        for distance in DISTANCES:
+            for direction in DIRECTIONS:
+                offset = direction * distance * pixels + np.clip(1.5 * direction, -1, 1) * half
+                cost = self._cost(centre, offset, half) + 0.004 * distance
+                if cost < least:
+                    found, least, nearest = offset, cost, distance
+            if least <= 0.004 * distance:  # nothing further away can be better
+                break
         return found, nearest > LINE_FROM
 
     def _cost(self, centre: Array, offset: Array, half: Array) -> float:
@@ -225,8 +226,9 @@ class Room:
         cost += 10 * float(_overlaps(box, self.taken).sum()) / area
         cost += float((_overlaps(box, self.bars) > 0).sum())
         line = centre + np.linspace(0.2, 1, 12)[:, None] * (offset - np.clip(offset, -half, half))
-        cost += sum(float(_within(line, other).mean()) for other in self.taken)
-        return cost + sum(3 * float(_within(other, box).any()) for other in self.lines)
+        cost += float(_within(line, np.array(self.taken)).mean(axis=1).sum())
+        crossed = [_within(other, box[None]).any() for other in self.lines]
+        return cost + 3.0 * float(sum(crossed))
 
 
 def _crosses(point: Point) -> list[tuple[tuple[float, float], tuple[float, float]]]:
@@ -249,5 +251,7 @@ def _overlaps(box: Array, others: Sequence[Array]) -> Array:
     return np.asarray(np.clip(sides, 0, None).prod(axis=1))
 
 
-def _within(points: Array, box: Array) -> Array:
-    return np.asarray(((points > box[:2]) & (points < box[2:])).all(axis=1))
+def _within(points: Array, boxes: Array) -> Array:
+    """Which points lie in which boxes, a row per box."""
+    several = boxes[:, None]
+    return np.asarray(((points > several[..., :2]) & (points < several[..., 2:])).all(axis=2))
