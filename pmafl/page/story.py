@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
-from pmafl.rounds import State, energy_of, round_problem, start
+from pmafl.rounds import State, energy_of, length_s, round_problem, start
 from pmafl.runs import FEDERATION, Run, map_columns
 from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
-from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
-from pmafl.world import outlook
+from pmafl.world import download_time_s, outlook
 
 MOST_DEVICES = 20_000  # on the map
 MOST_CURVE_POINTS = 5_000  # more than a screen has pixels across
@@ -146,7 +145,7 @@ class Story:
         self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
-        self._seconds += length_s(row, self.run.settings)
+        self._seconds += length_s(row, self.run.settings, download_time_s(self.world))
         if steps.within(steps.curve, index, rounds):
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
@@ -227,14 +226,6 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
-
-
-def length_s(row: Row, settings: Settings) -> float:
-    """How long a round lasts: until its last device is done, the deadline if there is none."""
-    if settings.run.wireless == "none":
-        return math.nan
-    times_s = np.add(row["compute_time_s"], row["upload_time_s"])
-    return float(times_s.max()) if times_s.size else settings.cell.deadline_s
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:
