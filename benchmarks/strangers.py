@@ -17,7 +17,7 @@ from pmafl import data, runs
 from pmafl.data.watch import ARMS, PEOPLE
 from pmafl.settings import load
 
-ALGORITHMS = ("local", "pma", "fedavg")
+ALGORITHMS = ("fedavg", "local", "pma")
 FOLDS = 5
 BATCH = 1024
 
