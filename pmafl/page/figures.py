@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bokeh.embed import json_item
+from bokeh.document import Document
 from bokeh.models import (
     BasicTicker,
     BoxZoomTool,
@@ -306,5 +306,10 @@ def device_story(
 
 
 def items(figures: dict[str, Figure]) -> dict[str, Any]:
-    """Figures as BokehJS takes them."""
-    return {name: json_item(drawing) for name, drawing in figures.items()}
+    """Figures as BokehJS takes them, each a document of its own."""
+    found = {}
+    for name, drawing in figures.items():
+        document = Document()
+        document.add_root(drawing)
+        found[name] = document.to_json(deferred=False)
+    return found

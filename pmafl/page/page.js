@@ -51,7 +51,7 @@ const page = {
   prepare(items) {
     const {Document} = Bokeh.require("document");
     Bokeh.set_log_level("error"); // an empty figure has no range, which is no news
-    for (const [name, item] of Object.entries(items)) page.documents.set(name, Document.from_json(item.doc));
+    for (const [name, item] of Object.entries(items)) page.documents.set(name, Document.from_json(item));
   },
 
   // Show a figure in its place, with what it means and two ways to save it under it.

@@ -58,6 +58,7 @@ MEANINGS = {
     "story-accuracy": "Its accuracy when it was tested.",
     "story-loss": "Its training loss in its turns.",
 }
+NOTHING_DRAWN: dict[str, Any] = {"figures": {}, "curves": [], "spreads": [], "stories": []}
 
 
 def run_page(run: Run) -> str:
@@ -65,7 +66,7 @@ def run_page(run: Run) -> str:
     rows = run.rows if (run.directory / "rounds.jsonl").exists() or "rows" in vars(run) else []
     story = new_story(run, sum(len(row["scheduled"]) for row in rows))
     part = story.tell(rows)
-    return render("run", {"head": head(story, part), "part": part})
+    return render("run", {"head": head(story), "part": part})
 
 
 def new_story(run: Run, turns: int) -> Story:
@@ -75,22 +76,26 @@ def new_story(run: Run, turns: int) -> Story:
     return Story(run, choose_steps(settings.fleet.devices, settings.run.rounds, turns, every))
 
 
-def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
-    """What stays the same on the page of a run; `part` are rounds of it, if there are any yet."""
+def head(story: Story) -> dict[str, Any]:
+    """What stays the same on the page of a run, as long as the story shows the same things."""
     run, world = story.run, story.world
     settings, fleet, shown = run.settings, world.fleet, story.shown
     learns = settings.run.learning == "full"
-    score = SCORES["error" if story.predicts_values else "accuracy"]
-    drawn = _figures(
-        settings.cell.side_m,
-        settings.cell.deadline_s,
-        settings.run.rounds,
-        learns=learns,
-        counts_energy=story.counts_energy,
-        knows_gain=bool(part["gain"]["rounds"].size),
-        knows_accuracy=bool(part["accuracy"]["rounds"].size),
-        score=score,
-        bounded=story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any()),
+    score = SCORES["error" if "errors" in story.shows else "accuracy"]
+    drawn = (
+        NOTHING_DRAWN
+        if "rounds" not in story.shows
+        else _figures(
+            settings.cell.side_m,
+            settings.cell.deadline_s,
+            settings.run.rounds,
+            learns=learns,
+            counts_energy=story.counts_energy,
+            knows_gain="gains" in story.shows,
+            knows_accuracy="scores" in story.shows,
+            score=score,
+            bounded=story.counts_energy and "bound" in story.shows,
+        )
     )
     return {
         "name": run.directory.resolve().name or str(run.directory),

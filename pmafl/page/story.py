@@ -101,7 +101,7 @@ class Story:
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
         self._turns = np.zeros(devices)
-        self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self.shows: set[str] = set()  # of "rounds", "gains", "scores", "errors" and "bound", what was told
         self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
         self._tests = 0
         self._columns: NDArray[np.void] | None = None
@@ -119,7 +119,16 @@ class Story:
             self._columns = map_columns(self.run.directory)
         for row in rows:
             self._round(row, batch)
-        return batch.tree()
+        tree = batch.tree()
+        told = {
+            "rounds": bool(rows),
+            "gains": tree["gain"]["rounds"].size > 0,
+            "scores": tree["accuracy"]["rounds"].size > 0,
+            "errors": any("error" in row for row in rows),  # of predicted values, instead of accuracies
+            "bound": bool(np.isfinite(tree["points"]["gap"]).any()),
+        }
+        self.shows |= {name for name, there in told.items() if there}
+        return tree
 
     def _round(self, row: Row, batch: _Batch) -> None:
         index, rounds, steps = self._state.round, self.run.settings.run.rounds, self.steps
@@ -143,7 +152,6 @@ class Story:
             devices={},
             learning=None,
         )
-        self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
         self._seconds += length_s(row, self.run.settings)
