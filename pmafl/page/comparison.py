@@ -14,8 +14,8 @@ from pmafl import comparison
 from pmafl.comparison import METRICS, Estimate, Job, Row, estimate, label, present_metrics, show
 from pmafl.errors import InputError
 from pmafl.page import figures
-from pmafl.page.run import GLOSSARY
-from pmafl.page.story import length_s
+from pmafl.page.run import glossary
+from pmafl.page.story import length_s, receiving_s
 from pmafl.rounds import energy_of
 from pmafl.runs import Run, read_summary
 from pmafl.wireless import Array
@@ -24,6 +24,8 @@ MOST_POINTS = 400  # of a curve
 CURVES = {  # of a record: title, label with unit, factor
     "accuracy": ("Accuracy", "test accuracy (%)", 100.0),
     "worst_tenth_accuracy": ("Accuracy of the worst tenth", "test accuracy (%)", 100.0),
+    "error": ("Error", "mean absolute error", 1.0),
+    "worst_tenth_error": ("Error of the worst tenth", "mean absolute error", 1.0),
     "loss": ("Loss", "test loss", 1.0),
     "scheduled_samples": ("Scheduled samples", "samples in the round", 1.0),
     "mean_energy_j": ("Energy", "J per device and round so far", 1.0),
@@ -48,6 +50,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
     if len(whole) < len({job.variation for job in jobs}) or len(done) < len(jobs):
         notes.append(f"{len(done)} of {len(jobs)} runs are finished; variations that lack some are left out.")
     curves, axes = _curves(list(whole.values()))
+    word = "error" if "error" in curves else "accuracy"
     drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves}
     drawn["differences"] = _differences()
     data = {
@@ -65,7 +68,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
         "table": _table(rows),
         "figures": figures.items(drawn),
         "glossary": {
-            name: GLOSSARY[name] for name in ("accuracy", "worst tenth", "energy", "seconds", "joules")
+            name: glossary(word)[name] for name in (word, "worst tenth", "energy", "seconds", "joules")
         }
         | {
             "interval": "half-width of the 95% interval of a mean over seeds, by Student's t",
@@ -117,11 +120,11 @@ def _curves(groups: Sequence[Sequence[Job]]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _columns(run: Run) -> dict[str, Array]:
-    rows, settings = run.rows, run.settings
+    rows, settings, received_s = run.rows, run.settings, receiving_s(run)
     energy_j = [float(energy_of(row).sum()) for row in rows]
     found = {
         "round": np.array([row["round"] + 1.0 for row in rows]),
-        "seconds": np.cumsum([length_s(row, settings) for row in rows]),
+        "seconds": np.cumsum([length_s(row, settings, received_s) for row in rows]),
         "joules": np.cumsum(energy_j),
     }
     wireless = settings.run.wireless == "full"

@@ -45,6 +45,10 @@ class Score(NamedTuple):
     factor: float
     unit: str
 
+    @property
+    def word(self) -> str:
+        return self.title.lower()
+
 
 Draw = Callable[[Figure, ColumnDataSource], None]
 
@@ -145,8 +149,11 @@ def cell_map(side_m: float) -> Figure:
     return drawing
 
 
-def division(deadline_s: float) -> Figure:
-    """A round's time and band: a bar per device, as high as its share, computing and then uploading."""
+def division(deadline_s: float, receives: bool) -> Figure:
+    """A round's time and band: a bar per device, as high as its share, computing and then uploading.
+
+    Where receiving takes time, it comes first.
+    """
     drawing = blank(
         "division",
         "Band and deadline of the round",
@@ -156,10 +163,14 @@ def division(deadline_s: float) -> Figure:
         x_range=Range1d(0, 1.06 * deadline_s),
         y_range=Range1d(0, 100),
     )
-    bars = source("bars", "bottom", "top", "computed", "done", "device", "energy")
+    bars = source("bars", "bottom", "top", "received", "computed", "done", "device", "energy")
     style: dict[str, Any] = {"source": bars, "top": "top", "bottom": "bottom", "line_color": "#888888"}
-    computing = drawing.quad(left=0, right="computed", fill_color=YELLOW, **style, line_width=0.5)
-    uploading = drawing.quad(left="computed", right="done", fill_color=SKY, **style, line_width=0.5)
+    style["line_width"] = 0.5
+    drawn = (
+        {"receiving": [drawing.quad(left=0, right="received", fill_color=PINK, **style)]} if receives else {}
+    )
+    drawn["computing"] = [drawing.quad(left="received", right="computed", fill_color=YELLOW, **style)]
+    drawn["uploading"] = [drawing.quad(left="computed", right="done", fill_color=SKY, **style)]
     names = source("names", "y", "name")
     small: dict[str, Any] = {"text_baseline": "middle", "text_font_size": "10px", "x_offset": 4}
     drawing.text(0, "y", text="name", source=names, **small)
@@ -167,12 +178,15 @@ def division(deadline_s: float) -> Figure:
     tooltips = [
         ("device", "@device"),
         ("band, from and to (%)", "@bottom{0.[00]} - @top{0.[00]}"),
+        *([("received after (s)", "@received{0.[000]}")] if receives else []),
         ("computed after (s)", "@computed{0.[000]}"),
         ("uploaded after (s)", "@done{0.[000]}"),
         ("energy (J)", "@energy{0.[0000]}"),
     ]
-    drawing.add_tools(HoverTool(renderers=[computing, uploading], tooltips=tooltips))
-    legend(drawing, {"computing": [computing], "uploading": [uploading]})
+    drawing.add_tools(
+        HoverTool(renderers=[bar for part in drawn.values() for bar in part], tooltips=tooltips)
+    )
+    legend(drawing, drawn)
     return drawing
 
 

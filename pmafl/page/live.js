@@ -22,7 +22,6 @@ run.live = async (data) => {
     }
   };
   await run.open(data);
-  for (const part of data.more) run.grow(part);
   say(told());
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));

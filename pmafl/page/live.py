@@ -27,7 +27,7 @@ from pmafl.page import story
 from pmafl.page.document import render
 from pmafl.page.packing import pack
 from pmafl.page.run import head, new_story
-from pmafl.runs import open_run
+from pmafl.runs import FEDERATION, open_run
 
 HOST, PORT, PORTS_TRIED = "127.0.0.1", 8765, 20
 RECORDS, SETTINGS = "rounds.jsonl", "settings.toml"
@@ -87,6 +87,8 @@ class Follower:
     def _tell(self, rows: list[dict[str, Any]]) -> None:
         """Another batch; where it brings what no page shows yet, such as the first test, pages load again."""
         shown = set(self._story.shows)
+        if not self.ends[-1]:  # a page of no rounds is not added to
+            self.batches, self.ends = [], [0]
         self.batches.append(self._story.tell(rows))
         self.ends.append(self.ends[-1] + len(rows))
         if self._story.shows != shown:
@@ -103,10 +105,13 @@ class Follower:
         except FileNotFoundError:
             return not self._last
 
-    def _settings_now(self) -> bytes:
-        with contextlib.suppress(FileNotFoundError):
-            return files.read_bytes(self.directory / SETTINGS)
-        return b""
+    def _settings_now(self) -> list[bytes]:
+        """Also what real devices said of themselves, which is written after the settings."""
+        found = []
+        for name in (SETTINGS, FEDERATION):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(files.read_bytes(self.directory / name))
+        return found
 
     def _new_rows(self) -> list[dict[str, Any]]:
         """Complete lines behind those that were read; the last may be half written."""
