@@ -72,6 +72,7 @@ def blank(name: str, title: str, x: str, y: str, height: int = SMALL_PX, **more:
     drawing.toolbar.logo = None
     drawing.toolbar.autohide = True
     drawing.min_border_right = 12
+    drawing.xaxis.ticker = BasicTicker(desired_num_ticks=5)  # more overlap on a phone
     return drawing
 
 
@@ -83,6 +84,8 @@ def legend(drawing: Figure, entries: dict[str, list[Any]]) -> None:
     """Above the axes, where it hides nothing."""
     items = [LegendItem(label=label, renderers=renderers) for label, renderers in entries.items()]
     layout = Legend(items=items, orientation="horizontal", location="left", border_line_color=None)
+    if len(items) > 3:  # in two rows, as a phone is narrow
+        layout.ncols = 2
     layout.update(margin=0, padding=2, spacing=12, label_text_font_size="12px", background_fill_alpha=0)
     drawing.add_layout(layout, "above")
 

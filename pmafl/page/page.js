@@ -82,6 +82,13 @@ const page = {
     return plot;
   },
 
+  // A map is as wide as it is high on a phone, too.
+  square(name, place) {
+    const COLOUR_BAR_PX = 110,
+      plot = page.plot(name);
+    plot.height = Math.min(plot.height, page.byId(place).clientWidth + COLOUR_BAR_PX);
+  },
+
   plot: (name) => page.documents.get(name)?.all_roots[0],
   model: (name, part) => page.documents.get(name)?.get_model_by_name(part),
 
@@ -180,19 +187,15 @@ const page = {
     const body = page.element("tbody");
     for (const row of rows) {
       const line = page.element("tr");
-      line.append(
-        ...row.map((cell) => (cell instanceof Node ? wrap(cell) : page.element("td", String(cell)))),
-      );
+      row.forEach((cell, column) => {
+        const made = page.element("td", undefined, {"data-column": header?.[column] ?? ""});
+        made.append(cell instanceof Node ? cell : String(cell));
+        line.append(made);
+      });
       body.append(line);
     }
     table.append(body);
     return table;
-
-    function wrap(node) {
-      const cell = page.element("td");
-      cell.append(node);
-      return cell;
-    }
   },
 
   list(id, entries) {
@@ -211,12 +214,12 @@ const page = {
     return {colour: colours[index % colours.length], dash};
   },
 
-  // Lines with intervals around them: for each its number, places, means and half-widths.
+  // Lines with intervals around them: for each its number, places, means and half-widths. None is negative.
   bands(name, lines) {
     const columns = {xs: [], ys: [], bands_x: [], bands_y: [], colour: [], dash: [], number: []};
     for (const {index, x, mean, half} of lines) {
       const {colour, dash} = page.style(index);
-      const low = x.map((_, i) => mean[i] - (half[i] || 0));
+      const low = x.map((_, i) => Math.max(mean[i] - (half[i] || 0), 0));
       const high = x.map((_, i) => mean[i] + (half[i] || 0));
       columns.xs.push(x);
       columns.ys.push(Array.from(mean));

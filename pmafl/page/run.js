@@ -222,9 +222,7 @@ run.open = async (data) => {
     return;
   }
   page.prepare(head.figures);
-  const COLOUR_BAR_PX = 110,
-    wide = page.byId("place-map").clientWidth;
-  page.plot("map").height = Math.min(page.plot("map").height, wide + COLOUR_BAR_PX); // a phone's cell is square too
+  page.square("map", "place-map");
   run.frame = run.part.frames.length - 1;
   page.byId("slider").value = run.frame + 1;
   run.drawCurves();
