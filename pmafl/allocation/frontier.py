@@ -332,13 +332,18 @@ def power_end(frontier: Frontier) -> Array:
 def set_ends(frontier: Frontier) -> None:
     """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
     frontier.log_end[:] = power_end(frontier)
-    frontier.log_start[:] = _start(frontier, point(frontier, frontier.log_end).share)
-    limit_energy(frontier)
+    end = point(frontier, frontier.log_end)
+    frontier.log_start[:] = _start(frontier, end.share)
+    _end_at(frontier, end)
 
 
 def limit_energy(frontier: Frontier) -> None:
     """Moves ends back to where the energy meets its cap, and fills in what follows from the ends."""
-    end = point(frontier, frontier.log_end)
+    _end_at(frontier, point(frontier, frontier.log_end))
+
+
+def _end_at(frontier: Frontier, end: Point) -> None:
+    """Ends the frontiers at these points, or before where energy is limited."""
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))
@@ -352,8 +357,8 @@ def _start(frontier: Frontier, end_share: Array) -> Array:
     """Where the share is 1, or the end if it is larger there."""
 
     def residual(log_y: Array) -> tuple[Array, Array]:
-        at = point(frontier, log_y)
-        return -np.log(at.share), -at.share_slope
+        at = _divide(frontier, log_y)
+        return -np.log(frontier.unit_share / (at.upload_fraction * at.y)), 1.0 + at.upload_slope
 
     log_unit = np.minimum(np.log(frontier.unit_share), frontier.log_end)
     guess = frontier.log_end + np.log(end_share) / 5
