@@ -12,7 +12,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH", "")])]
 )
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ |= {"COLUMNS": "100", "TTY_COMPATIBLE": "0"}  # commands print for a page, not for a terminal
+os.environ |= {"COLUMNS": "94", "TTY_COMPATIBLE": "0"}  # commands print for a page, not for a terminal
 
 from pmafl import __version__  # noqa: E402
 
@@ -39,7 +39,6 @@ templates_path = ["templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"pmafl {__version__}"
 html_static_path = ["static"]
@@ -74,4 +73,5 @@ python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 maximum_signature_line_length = 90

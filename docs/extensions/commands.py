@@ -48,7 +48,7 @@ def _prose(help_text: str) -> str:
         if paragraph.startswith("\b"):
             paragraphs.append("```text\n" + paragraph.strip("\b\n") + "\n```")
         else:
-            paragraphs.append(" ".join(paragraph.split()))
+            paragraphs.append(_options_as_code(" ".join(paragraph.split())))
     return "\n\n".join(paragraphs)
 
 
@@ -82,4 +82,8 @@ def _default(parameter: click.Parameter) -> str:
 
 
 def _cell(value: str) -> str:
-    return re.sub(r"(?<!\\)\|", r"\\|", value)
+    return re.sub(r"(?<!\\)\|", r"\\|", _options_as_code(value))
+
+
+def _options_as_code(words: str) -> str:
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)", r"`\1`", words)

@@ -28,10 +28,12 @@ def schedule() -> str:
     for name, title in PARTS.items():
         part = known[name]
         parts.append(f"### {title}\n\n{part.get('description', '')}")
-        lines = ["| field | type | |", "|---|---|---|"]
+        lines = ["| field | type | needed | |", "|---|---|---|---|"]
         for field, schema in part["properties"].items():
-            needed = " **needed**" if field in part.get("required", ()) else ""
-            lines.append(f"| `{field}` | {_type(schema)}{needed} | {_cell(schema.get('description', ''))} |")
+            needed = "yes" if field in part.get("required", ()) else ""
+            lines.append(
+                f"| `{field}` | {_type(schema)} | {needed} | {_cell(schema.get('description', ''))} |"
+            )
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

@@ -48,10 +48,33 @@ def _understand(app: Sphinx, what: str, name: str, thing: Any, options: Any, lin
             lines[place] = "".join(part if part[:1] == "`" else part.replace("|", r"\|") for part in parts)
 
 
+ARRAYS = {  # NumPy's types in the words of the code
+    r"~?numpy\.ndarray\[tuple\[~?typing\.Any, \.\.\.\], ~?numpy\.dtype\[~?numpy\.float64\]\]": "Array",
+    r"~?numpy\.ndarray\[tuple\[~?typing\.Any, \.\.\.\], ~?numpy\.dtype\[~?numpy\.bool\w*\]\]": "Mask",
+    r"~?numpy\.ndarray\[tuple\[~?typing\.Any, \.\.\.\], ~?numpy\.dtype\[~?numpy\.int\w+\]\]": "Index",
+    r"~?numpy\.ndarray\[tuple\[~?typing\.Any, \.\.\.\], ~?numpy\.dtype\[~?typing\.Any\]\]": "NDArray",
+    r"~?numpy\.random\._generator\.Generator": "Generator",
+}
+
+
+def _shorten(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Signatures as one would write them."""
+
+    def short(words: str | None) -> str | None:
+        for pattern, word in ARRAYS.items():
+            words = words and re.sub(pattern, word, words)
+        return words
+
+    return short(signature), short(returned)
+
+
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _understand, priority=400)  # before napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}
