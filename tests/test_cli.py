@@ -1,12 +1,15 @@
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from pmafl import settings
 from tests.processes import PATIENCE_S, running, wait_until
 from tests.program import pmafl
 
@@ -40,6 +43,20 @@ def test_help_loads_nothing_slow():
     loaded = loaded_modules(code)
     assert "pmafl.cli" in loaded
     assert loaded.isdisjoint({"torch", "scipy", "matplotlib", "ray", "flwr"})
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "settings", "efficiency"])
+def test_help_names_every_preset(command):
+    presets = {path.stem for path in (Path(settings.__file__).parent / "presets").glob("*.toml")}
+    text = pmafl(command, "--help").stdout
+    assert len(presets) >= 6
+    assert presets <= set(re.findall(r"\w+", text))
+
+
+def test_help_says_what_an_argument_is_and_keeps_brackets():
+    text = " ".join(pmafl("plan", "--help").stdout.split())
+    assert "Fleet, cell and what is free" in text
+    assert "a section [plan] of what is free to choose" in text
 
 
 @pytest.mark.parametrize(
