@@ -16,6 +16,7 @@ from pmafl.commands.compare import compare
 from pmafl.commands.data import data
 from pmafl.commands.efficiency import efficiency
 from pmafl.commands.export import export
+from pmafl.commands.leaderboard import leaderboard
 from pmafl.commands.plan import plan
 from pmafl.commands.reproduce import reproduce
 from pmafl.commands.run import run
@@ -37,6 +38,7 @@ COMMANDS = (
     run,
     view,
     compare,
+    leaderboard,
     export,
     reproduce,
     plan,

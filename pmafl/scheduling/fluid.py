@@ -404,6 +404,7 @@ class _Block:
         best, factor = self.best, self.fleet.factor
         return Frontier(
             best.silent,
+            best.circuits,
             best.unit_share[device],
             best.compute_j[device],
             best.upload_j[device] * (factor[0] / factor)[level],
