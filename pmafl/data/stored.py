@@ -75,7 +75,7 @@ def _read_folder(folder: Path, reading: Reading) -> Arrays:
 def _check_shapes(own: Arrays, parts: dict[str, list[NDArray[Any]]]) -> None:
     for name, values in own.items():
         if values.ndim == 0:
-            raise arrays.Unreadable(f"has one number as {name!r}; must be an entry a sample")
+            raise arrays.Unreadable(f"has one number as {name!r}; must be one entry per sample")
         if name not in parts:
             continue
         first = parts[name][0]

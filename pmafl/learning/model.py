@@ -196,7 +196,7 @@ def build_module(
 ) -> nn.Module:
     """The network that the settings name, as it was written, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**63)))
+        torch.default_generator.manual_seed(int(rng.integers(2**63)))  # networks are built on the CPU
         if learning.model in ARCHITECTURES:
             if form.tokens:
                 raise InputError(
