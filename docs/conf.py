@@ -1,4 +1,4 @@
-"""How `make docs` builds the site: pages are MyST, tutorials are executed, nothing is loaded from elsewhere."""
+"""How `make docs` builds the site: pages in MyST, executed tutorials, nothing loaded from elsewhere."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH", "")])]
 )
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ["COLUMNS"] = "100"  # of what commands print
+os.environ |= {"COLUMNS": "100", "TTY_COMPATIBLE": "0"}  # commands print for a page, not for a terminal
 
 from pmafl import __version__  # noqa: E402
 
@@ -39,6 +39,7 @@ templates_path = ["templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
+smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"pmafl {__version__}"
 html_static_path = ["static"]

@@ -20,6 +20,7 @@ import typer
 from pmafl import settings as settings_module
 from pmafl.cli import app
 from pmafl.commands.compare import variations
+from pmafl.comparison import with_options
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.scheduling import find_policy
@@ -207,7 +208,7 @@ def assert_known(words):
     assert_valid(source, overrides)
     for key, several in variations(values.get("vary")).items():
         for value in several:
-            assert_valid(source, {**overrides, key: value})
+            assert_valid(source, overrides | with_options(key, value))
 
 
 def assert_valid(source, overrides):

@@ -14,6 +14,7 @@ import pytest
 from pmafl.learning.algorithms import ALGORITHMS
 from pmafl.learning.workload import workload
 from pmafl.rounds import play
+from pmafl.scheduling import find_policy
 from pmafl.settings import load, parse_assignment
 from pmafl.world import build_world, channel_gains
 
@@ -138,3 +139,14 @@ def test_the_table_says_what_is_charged(name):
     first, *more = passes.split(", ")
     assert costs.charged_iterations == charged[first]
     assert costs.tuning_iterations == sum(tuned.get(entry, 0) for entry in more)
+
+
+def test_a_class_may_say_that_it_does_not_look_ahead(tmp_path):
+    (tmp_path / "my_glance.py").write_text(
+        FILES["my_turns"].replace("    def __init__", "    looks_ahead = False\n\n    def __init__", 1)
+    )
+    plain, glancing = find_policy("my_turns:RoundRobin"), find_policy("my_glance:RoundRobin")
+    sys.modules.pop("my_glance")
+    assert plain.plans
+    assert not glancing.plans
+    assert glancing.remembers

@@ -27,7 +27,7 @@ def _command(name: str, command: click.Command) -> str:
         _prose(command.help or ""),
         "",
     ]
-    lines += ["| option | takes | default | |", "|---|---|---|---|"]
+    lines += ["| argument or option | takes | default | |", "|---|---|---|---|"]
     for parameter in command.params:
         if parameter.name == "help":
             continue
@@ -35,7 +35,8 @@ def _command(name: str, command: click.Command) -> str:
         said = " ".join((getattr(parameter, "help", None) or "").split())
         if isinstance(parameter, click.Argument):
             names = f"`{parameter.make_metavar(click.Context(command))}`".replace("[", "").replace("]", "")
-        cells = (names, _takes(parameter), _default(parameter), said)
+        takes = "" if isinstance(parameter, click.Argument) else _takes(parameter)
+        cells = (names, takes, _default(parameter), said)
         lines.append("| " + " | ".join(_cell(value) for value in cells) + " |")
     return "\n".join(lines)
 

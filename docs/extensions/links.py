@@ -1,4 +1,4 @@
-"""Every link of the finished site leads somewhere, and nothing is loaded from elsewhere; else it is a warning."""
+"""Every link of the finished site leads somewhere, and nothing is loaded from elsewhere, or it warns."""
 
 from html.parser import HTMLParser
 from pathlib import Path

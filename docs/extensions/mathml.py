@@ -8,7 +8,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 
 def _inline(writer: HTML5Translator, node: nodes.math) -> None:
-    writer.body.append(convert(node.astext(), display="inline"))
+    writer.body.append(convert(_upright(node.astext()), display="inline"))
     raise nodes.SkipNode
 
 
@@ -19,8 +19,13 @@ def _block(writer: HTML5Translator, node: nodes.math_block) -> None:
         writer.body.append(f'<span class="eqno">({number})')
         writer.add_permalink_ref(node, "Link to this equation")
         writer.body.append("</span>")
-    writer.body.append(convert(_rows(node.astext()), display="block") + "</div>\n")
+    writer.body.append(convert(_rows(_upright(node.astext())), display="block") + "</div>\n")
     raise nodes.SkipNode
+
+
+def _upright(latex: str) -> str:
+    """An index such as max is a word, not an operator with limits."""
+    return latex.replace(r"_{\max}", r"_{\mathrm{max}}").replace(r"_{\min}", r"_{\mathrm{min}}")
 
 
 def _rows(latex: str) -> str:

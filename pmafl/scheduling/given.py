@@ -4,7 +4,7 @@
 policies that choose blindly: whoever cannot take part is dropped, and the round goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,13 +31,16 @@ def allocate_given(problem: RoundProblem, scheduled: Mask, policy: str) -> Decis
 
 
 def allocate_fitting(
-    problem: RoundProblem, wanted: Index, policy: str, frontier: Frontier | None = None
+    problem: RoundProblem, wanted: Index | Mask | Sequence[int], policy: str, frontier: Frontier | None = None
 ) -> Decision:
     """Schedules as many of the wanted devices as fit, the first ones first, and says who was dropped.
 
     Those who cannot take part even alone are dropped, then the last ones until the others fit the band.
-    `wanted` are device numbers; the frontiers of all devices need not be computed again where they are known.
+    `wanted` are device numbers, or a mask; the frontiers of all devices need not be computed again where they
+    are known.
     """
+    numbers = np.asarray(wanted)
+    wanted = np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.intp, copy=False)
     frontier = frontier or frontiers(problem)
     able = wanted[frontier.min_share[wanted] <= 1]
     fitting = count_fitting(frontier.min_share[able])

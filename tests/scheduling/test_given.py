@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmafl.errors import NoAnswer
-from pmafl.scheduling import allocate_given
+from pmafl.scheduling import allocate_fitting, allocate_given
 
 
 def test_exactly_the_given_set_is_scheduled(make_problem):
@@ -30,3 +30,13 @@ def test_an_infeasible_set_is_refused_with_the_reason(make_problem, change, reas
     problem = make_problem(**{"queue_j": [1.0, 1.0], **change})
     with pytest.raises(NoAnswer, match=reason):
         allocate_given(problem, np.array([True, True]), "mine")
+
+
+@pytest.mark.parametrize("wanted", [[2, 0], range(0, 3, 2), np.array([True, False, True]), np.array([0, 2])])
+def test_wanted_devices_may_come_in_any_form(make_problem, wanted):
+    decision = allocate_fitting(make_problem(queue_j=[1, 2, 3]), wanted, "mine")
+    assert decision.scheduled_devices == [0, 2]
+
+
+def test_nobody_may_be_wanted(make_problem):
+    assert allocate_fitting(make_problem(), [], "mine").scheduled_devices == []
