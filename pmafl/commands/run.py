@@ -49,9 +49,11 @@ def run(
         bool, typer.Option("--live", help="Serve the run's page on this machine while it goes on.")
     ] = False,
 ) -> None:
-    """Run a federation from end to end and draw it. An interrupted run goes on with --resume.
+    """Run federated learning from end to end, and draw it. An interrupted run goes on with --resume.
 
-    The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
+    The settings come from a preset, a TOML file, a run directory, or - for standard input. Presets that
+    train: mnist and cifar10 (the paper's), watch (twenty smartwatches). Fleets whose rounds are scheduled
+    without training: tracker, sensor, phone.
     """
     from pmafl import budgets, runs
     from pmafl import callbacks as logs

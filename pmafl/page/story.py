@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
-from pmafl.rounds import State, energy_of, round_problem, start
+from pmafl.rounds import State, energy_of, length_s, round_problem, start
 from pmafl.runs import FEDERATION, Run, map_columns
 from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
-from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
 from pmafl.world import download_time_s, outlook
 
@@ -236,18 +235,6 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
-
-
-def length_s(row: Row, settings: Settings, received_s: Array) -> float:
-    """How long a round lasts: until its last device is done, the deadline if there is none.
-
-    `received_s` is how long each device takes to receive what is shared, before it computes.
-    """
-    if settings.run.wireless == "none":
-        return math.nan
-    scheduled = np.array(row["scheduled"], dtype=np.intp)
-    times_s = np.add(row["compute_time_s"], row["upload_time_s"]) + received_s[scheduled]
-    return float(times_s.max()) if times_s.size else settings.cell.deadline_s
 
 
 def receiving_s(run: Run) -> Array:
