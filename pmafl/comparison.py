@@ -29,7 +29,7 @@ from pmafl import budgets, runs
 from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
-from pmafl.settings import Settings, load
+from pmafl.settings import Settings, load, parse_assignment
 from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_tasks
 
 METRICS = {
@@ -45,7 +45,16 @@ METRICS = {
 }
 TRIES = 3  # of a job whose workers die
 GRID = "comparison.json"  # which runs a comparison has
+INDEX = "runs.csv"  # the same for people
 
+# Settings that name a thing with options of its own, and where these stand.
+OPTIONS = {
+    "policy.name": "policy.options",
+    "learning.algorithm": "learning.options",
+    "learning.upload": "learning.upload_options",
+    "learning.model": "learning.model_options",
+    "cell.channel": "cell.options",
+}
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
 
 Array = NDArray[np.float64]
@@ -93,6 +102,55 @@ def label(variation: Variation) -> str:
     return ", ".join(f"{SHORT_NAMES.get(key, key.rpartition('.')[2])}={value}" for key, value in variation)
 
 
+def with_options(key: str, value: Any) -> dict[str, Any]:
+    """The settings that a value of a varied key stands for.
+
+    Names may have options: ``uniform:count=5``, ``package.module:name:key=value:key=value``. A name alone
+    leaves the options of the settings as they are.
+
+    >>> with_options("policy.name", "uniform:count=5")
+    {'policy.name': 'uniform', 'policy.options': {'count': 5}}
+    """
+    if key not in OPTIONS or not isinstance(value, str) or "=" not in value:
+        return {key: value}
+    parts = split_outside(value, ":")
+    first = next(index for index, part in enumerate(parts) if "=" in part)
+    name, options = ":".join(parts[:first]), {}
+    for part in parts[first:]:
+        option, equals, text = part.partition("=")
+        if not (name and option.strip() and equals and text.strip()):
+            raise InputError(
+                f"{key} = {value!r:.80}: must be a name, or a name with options as in name:option=value"
+            )
+        if option.strip() in options:
+            raise InputError(f"{key} = {value!r:.80}: has option {option.strip()!r} twice")
+        options[option.strip()] = parse_assignment(part)[1]
+    return {key: name, OPTIONS[key]: options}
+
+
+def split_outside(text: str, separator: str) -> list[str]:
+    """Parts of a text between separators, but for those in brackets or quotation marks.
+
+    >>> split_outside("[1,2],'a,b',c", ",")
+    ['[1,2]', "'a,b'", 'c']
+    """
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == separator and not depth:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return parts
+
+
 def grid(
     source: str,
     overrides: Mapping[str, Any],
@@ -105,18 +163,22 @@ def grid(
     for values in itertools.product(*vary.values()):
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
-            settings = load(source, {**overrides, **dict(variation), "run.seed": seed})
+            chosen = {name: of for key, value in variation for name, of in with_options(key, value).items()}
+            settings = load(source, {**overrides, **chosen, "run.seed": seed})
             jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
     return jobs
 
 
 def write_grid(jobs: Sequence[Job], out: Path) -> None:
-    """Note down which runs make up a comparison: its directory may hold others."""
+    """Note down which runs make up a comparison, for programs and for people: a directory may hold others."""
     runs_of_it = [
         {"directory": str(job.directory.relative_to(out)), "variation": job.variation, "seed": job.seed}
         for job in jobs
     ]
     runs.write_atomically(out / GRID, (json.dumps({"runs": runs_of_it}, indent=2) + "\n").encode())
+    keys = [key for key, _ in jobs[0].variation]
+    lines = [[job.directory.relative_to(out), job.seed, *(v for _, v in job.variation)] for job in jobs]
+    runs.write_atomically(out / INDEX, _csv([["directory", "seed", *keys], *lines]).encode())
 
 
 def read_grid(out: Path) -> list[Job]:
@@ -215,7 +277,7 @@ def run(
     workers: int | None = None,
     address: str | None = None,
 ) -> None:
-    """Run jobs in `workers` processes here (default one a core), or on the Ray cluster at an address."""
+    """Run jobs in `workers` processes here (default one per core), or on the Ray cluster at an address."""
     if engine == "ray":
         run_on_ray(jobs, address, report)
     else:
@@ -392,17 +454,21 @@ def to_csv(rows: Sequence[Row]) -> str:
     """All numbers, one line a variation."""
     metrics = present_metrics(rows)
     parts = ("mean", "half_width", "difference", "difference_half_width")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     keys = [key for key, _ in rows[0].variation]
-    writer.writerow([*keys, "seeds", *(f"{metric}_{part}" for metric in metrics for part in parts)])
+    lines = [[*keys, "seeds", *(f"{metric}_{part}" for metric in metrics for part in parts)]]
     for row in rows:
         cells: list[Any] = [*(value for _, value in row.variation), row.seeds]
         for metric in metrics:
             for estimates in (row.metrics, row.differences):
                 found = estimates.get(metric)
                 cells += ["", ""] if found is None else [repr(found.mean), repr(found.half_width)]
-        writer.writerow(cells)
+        lines.append(cells)
+    return _csv(lines)
+
+
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 

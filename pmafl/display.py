@@ -37,6 +37,7 @@ class Watch(Protocol):
         """Show a round."""
 
 
+NAME_WIDTH = 40  # characters of a line of a variation's name
 PATIENCE_S = 2.0  # until work that nobody sees says how far it is, and between two such lines
 
 
@@ -212,20 +213,42 @@ def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", time.strftime("%H:%M:%S", time.gmtime(summary["wall_time_s"]))
 
 
-def comparison_table(rows: Sequence[Row]) -> Table:
-    """A comparison: mean and 95% interval of each metric, paired differences to the baseline under it."""
+def comparison_tables(rows: Sequence[Row], width: int) -> list[Table]:
+    """A comparison: mean and 95% interval of each metric, paired differences to the baseline under it.
+
+    Several tables where one would not fit so many characters: no number is cut off.
+    """
     metrics = present_metrics(rows)
-    table = Table(
-        title=f"mean ± 95% interval over {rows[0].seeds} seeds; below: paired difference to the first"
-    )
-    table.add_column("", no_wrap=True)
+    names = [label(row.variation).replace(", ", "\n") for row in rows]
+    taken = 4 + min(NAME_WIDTH, max(len(line) for name in names for line in name.split("\n")))
+    groups: list[list[str]] = [[]]
+    left = width - taken
+    for metric in metrics:
+        needed = 3 + max(len(cell) for row in rows for cell in _cells(row, metric))
+        if groups[-1] and needed > left:
+            groups.append([])
+            left = width - taken
+        groups[-1].append(metric)
+        left -= needed
+    title = f"mean ± 95% interval over {rows[0].seeds} seeds; below: paired difference to the first"
+    return [_comparison_table(rows, names, group, title) for group in groups]
+
+
+def _cells(row: Row, metric: str) -> tuple[str, str]:
+    """A metric of a row and its difference, as people read them."""
+    return show(row.metrics.get(metric), metric), show(row.differences.get(metric), metric, signed=True)
+
+
+def _comparison_table(rows: Sequence[Row], names: Sequence[str], metrics: Sequence[str], title: str) -> Table:
+    table = Table(title=title)
+    table.add_column("", overflow="fold", max_width=NAME_WIDTH)
     for metric in metrics:
         table.add_column(METRICS[metric], justify="right")
-    for row in rows:
-        table.add_row(label(row.variation), *(show(row.metrics.get(metric), metric) for metric in metrics))
+    for row, name in zip(rows, names, strict=True):
+        cells = [_cells(row, metric) for metric in metrics]
+        table.add_row(name, *(value for value, _ in cells))
         if row.differences:
-            cells = (show(row.differences.get(metric), metric, signed=True) for metric in metrics)
-            table.add_row("", *cells, style="dim")
+            table.add_row("", *(difference for _, difference in cells), style="dim")
     return table
 
 

@@ -9,5 +9,9 @@ class InputError(ValueError):
     """Bad input: one line that says what came, where, and what would be right."""
 
 
+class NobodyInTime(InputError):
+    """Settings under which no device can finish a round before its deadline."""
+
+
 class NoAnswer(Exception):
     """The input is fine, but the problem has no answer; the message says why."""

@@ -139,6 +139,19 @@ def energy_of(record: Mapping[str, Any]) -> Array:
     return energy_j + np.array(record["awake_energy_j"]) if record.get("awake_energy_j") else energy_j
 
 
+def length_s(record: Mapping[str, Any], settings: Settings, received_s: Array) -> float:
+    """How long a recorded round lasts: until its last device has uploaded, the deadline if there is none.
+
+    `received_s` is how long devices received before (`world.received_s`). NaN where time plays no part.
+    """
+    if settings.run.wireless == "none":
+        return math.nan
+    if not record["scheduled"]:
+        return settings.cell.deadline_s
+    before_s = received_s[record["scheduled"]] if np.ndim(received_s) else received_s
+    return float((np.add(record["compute_time_s"], record["upload_time_s"]) + before_s).max())
+
+
 def start(world: World) -> State:
     """The state before the first round."""
     devices = world.fleet.devices
@@ -380,7 +393,7 @@ def simulate(
 ) -> Iterator[Record]:
     """Run the settings and give the record of each round as it happens.
 
-    Devices are trained by so many `workers` (default: one a core).
+    Devices are trained by so many `workers` (default: one per core).
 
     >>> from pmafl.settings import load
     >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pmafl import data, plugins
 from pmafl.brief import brief
-from pmafl.errors import InputError
+from pmafl.errors import InputError, NobodyInTime
 from pmafl.learning import Workload, form_of, workload
 from pmafl.scheduling import Outlook, Policy, find_policy, find_unlimited_policy
 from pmafl.settings import Settings
@@ -22,6 +22,7 @@ from pmafl.wireless import (
     Mask,
     RoundProblem,
     build_fleet,
+    compute_energy,
     distances,
     noise_w_per_hz,
     path_gain,
@@ -163,7 +164,7 @@ def _check_deadline(world: World) -> None:
         fastest_s = float((work_cycles / world.fleet.max_frequency_hz + received_s).min())
     if fastest_s >= world.settings.cell.deadline_s:
         does = "receives and computes for" if np.any(received_s) else "computes"
-        raise InputError(
+        raise NobodyInTime(
             f"cell.deadline_s = {world.settings.cell.deadline_s:g}: no device can take part, for the fastest "
             f"{does} {fastest_s:.4g} s; raise it, or lower fleet.samples or learning.iterations"
         )
@@ -171,9 +172,27 @@ def _check_deadline(world: World) -> None:
 
 def download_time_s(world: World) -> Array:
     """How long devices take to receive what is shared; nothing where the settings give no rate."""
-    rate_bps = world.settings.cell.downlink_bps
-    bits = np.asarray(world.costs.download_bits, dtype=np.float64)
+    return received_s(world.settings, world.costs)
+
+
+def received_s(settings: Settings, costs: Workload) -> Array:
+    """The same from the costs alone: one number, or one per device where downloads differ."""
+    rate_bps = settings.cell.downlink_bps
+    bits = np.asarray(costs.download_bits, dtype=np.float64)
     return bits / rate_bps if rate_bps else np.zeros_like(bits)
+
+
+def tuning_cost(world: World) -> tuple[Array, Array]:
+    """Joules and seconds that each device takes to tune its model before a test; 0 where none does.
+
+    No round is charged for it. A device computes as slowly as it may: for as long as a round's deadline, or
+    longer where its highest clock needs longer.
+    """
+    fleet, settings = world.fleet, world.settings
+    work_cycles = world.costs.tuning_iterations * fleet.samples * fleet.cycles_per_sample
+    time_s = np.maximum(settings.cell.deadline_s, work_cycles / fleet.max_frequency_hz)
+    energy_j = compute_energy(time_s, work_cycles, settings.fleet.energy_coefficient)
+    return energy_j, np.where(work_cycles > 0, time_s, 0.0)
 
 
 def channel_gain(world: World, round_index: int) -> Array:

@@ -185,6 +185,38 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, capsys):
 def test_variations_are_read_from_the_command_line():
     found = variations(["policy=dual,ocean", "cell.deadline_s=1.5,2"])
     assert found == {"policy.name": ["dual", "ocean"], "cell.deadline_s": [1.5, 2]}
+    found = variations(["policy=uniform:count=5,dual", "fleet.samples=[10,20],30"])
+    assert found == {
+        "policy.name": ["uniform:count=5", "dual"],
+        "fleet.samples": [(10, 20), 30],
+    } or found == {
+        "policy.name": ["uniform:count=5", "dual"],
+        "fleet.samples": [[10, 20], 30],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("dual", {"policy.name": "dual"}),
+        ("mine.policies:best", {"policy.name": "mine.policies:best"}),
+        ("mine:best:count=5:names=['a:b','c']", {"policy.name": "mine:best", "policy.options": {"count": 5}}),
+    ],
+)
+def test_a_name_may_have_options(value, expected):
+    found = comparison.with_options("policy.name", value)
+    if "policy.options" in found:
+        assert found["policy.options"].pop("names") == ["a:b", "c"]
+    assert found == expected
+    assert comparison.with_options("cell.deadline_s", 2.0) == {"cell.deadline_s": 2.0}
+
+
+@pytest.mark.parametrize(
+    "value", ["uniform:count=", "=5", "uniform:=5", "uniform:count=5:count=6", "a:b=1:c"]
+)
+def test_bad_options_are_one_clear_line(value):
+    with pytest.raises(InputError, match=r"policy\.name = "):
+        variations([f"policy=dual,{value}"])
 
 
 @pytest.mark.heavy

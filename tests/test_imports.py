@@ -27,7 +27,7 @@ LAYERS = [
     ["scheduling", "learning"],
     ["world", "devices", "workers", "rounds", "budgets", "service"],
     ["runs"],
-    ["checks", "comparison", "theory", "efficiency", "planning"],
+    ["checks", "comparison", "curves", "theory", "efficiency", "planning"],
     ["plots", "page", "display", "callbacks"],
     ["experiments", "flower"],
     ["commands", "cli", "__main__"],

@@ -23,14 +23,25 @@ from pmafl import runs
 from pmafl.comparison import Array, Job
 from pmafl.errors import InputError
 from pmafl.files import write_atomically
-from pmafl.settings import load
+from pmafl.learning import Workload
+from pmafl.rounds import length_s
+from pmafl.settings import Settings, load
 from pmafl.wireless import LN2, price_ratio, spectral_efficiency
-from pmafl.world import World, channel_gain, make_problem, wireless_world
+from pmafl.world import (
+    World,
+    channel_gain,
+    costs_of,
+    make_problem,
+    received_s,
+    tuning_cost,
+    wireless_world,
+)
 
 FOLDER = "evidence"
 KEEP_EVERY_S = 60.0
 DIGITS = 7  # of a number that is kept
 BY_ROUND = ("scheduled_samples", "mean_energy_j")
+COSTS = ("round_s", "uploaded_bits")  # by round too, since the leaderboard
 EVALUATED = ("accuracy", "loss", "worst_tenth_accuracy")
 NUMBERS = (
     "scheduled_samples_per_round",
@@ -51,9 +62,11 @@ class Kept:
         key: digest of its settings.
         settings: those that are not at their default, as `section.key`.
         versions: of what it depended on.
-        numbers: of its summary.
+        numbers: of its summary; and what tuning before a test costs, where it does: `tuning_energy_j`, the
+            mean over devices, and `tuning_s`, until the last is done.
         schedule: digest of who was scheduled in each round.
         columns: by round, for a run that learns; in EVALUATED NaN for rounds that were not, or diverged.
+            COSTS are the round's length, and the bits that all its devices sent.
         allocations: of scheduled devices in all rounds, where they were asked for: channel gain, CPU clock,
             and radio's power over the CPU's, at the margin and on average, where neither is at its limit.
     """
@@ -71,19 +84,31 @@ class Kept:
 
 
 class Archive:
-    """The runs that are kept in a directory of results; with `directories`, also those that are there."""
+    """The runs that are kept in a directory of results; with `directories`, also those that are there.
 
-    def __init__(self, results: Path, directories: bool = False) -> None:
+    What was kept without one of the columns that are `needed` does not count. What is kept in directories of
+    results `beside` this one is known too.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        directories: bool = False,
+        needed: Sequence[str] = (),
+        beside: Sequence[Path] = (),
+    ) -> None:
         self.folder = results / FOLDER
+        self._folders = [self.folder, *(other / FOLDER for other in beside)]
         self._directories = directories
+        self._needed = set(needed)
         self._from_directories: dict[Path, Kept] = {}
 
     @cached_property
     def _kept(self) -> dict[str, Kept]:
         found: dict[str, Kept] = {}
-        for path in sorted(self.folder.glob("*.jsonl.gz")):
+        for path in (path for folder in self._folders for path in sorted(folder.glob("*.jsonl.gz"))):
             found |= {kept.key: _richer(kept, found.get(kept.key)) for kept in _read(path)}
-        return found
+        return {key: kept for key, kept in found.items() if self._needed <= set(kept.columns)}
 
     def find(self, job: Job) -> Kept | None:
         """What is known of a run; nothing where it is not finished."""
@@ -130,7 +155,12 @@ def keeper(archive: Archive, name: str) -> Callable[[Sequence[Job]], None]:
 
 
 def _richer(one: Kept, other: Kept | None) -> Kept:
-    return other if other is not None and (other.allocations or not one.allocations) else one
+    """Whichever has allocations, then whichever has more columns, else the other."""
+    return one if other is None or _richness(one) > _richness(other) else other
+
+
+def _richness(kept: Kept) -> tuple[bool, int]:
+    return bool(kept.allocations), len(kept.columns)
 
 
 def _compressed(kept: Iterable[Kept]) -> bytes:
@@ -150,17 +180,34 @@ def _read(path: Path) -> list[Kept]:
 def _of_run(job: Job, summary: Mapping[str, Any]) -> Kept:
     records = runs.read_records(job.directory)
     schedule = json.dumps([record["scheduled"] for record in records])
-    learns = job.settings.run.learning == "full"
+    numbers = {name: _rounded(summary[name]) for name in NUMBERS}
+    columns: dict[str, list[float | None]] = {}
+    if job.settings.run.learning == "full":
+        costs = costs_of(job.settings)
+        if costs.tuning_iterations:
+            energy_j, time_s = tuning_cost(wireless_world(job.settings))
+            numbers |= {"tuning_energy_j": _rounded(energy_j.mean()), "tuning_s": _rounded(time_s.max())}
+        columns = {name: [_rounded(r[name]) for r in records] for name in (*BY_ROUND, *EVALUATED)}
+        columns |= _costs(records, job.settings, costs)
     return Kept(
         key=job.directory.name,
         settings=job.settings.changed(),
         versions=summary["versions"],
-        numbers={name: _rounded(summary[name]) for name in NUMBERS},
+        numbers=numbers,
         schedule=hashlib.sha256(schedule.encode()).hexdigest()[:16],
-        columns={name: [_rounded(r[name]) for r in records] for name in (*BY_ROUND, *EVALUATED)}
-        if learns
-        else {},
+        columns=columns,
     )
+
+
+def _costs(
+    records: Sequence[Mapping[str, Any]], settings: Settings, costs: Workload
+) -> dict[str, list[float | None]]:
+    """COSTS of each round; devices of which nothing arrived have sent it all the same."""
+    received, bits = received_s(settings, costs), np.broadcast_to(costs.upload_bits, settings.fleet.devices)
+    return {
+        "round_s": [_rounded(length_s(record, settings, received)) for record in records],
+        "uploaded_bits": [float(bits[record["scheduled"]].sum()) for record in records],
+    }
 
 
 def _rounded(number: float | None) -> float | None:

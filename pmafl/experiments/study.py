@@ -307,7 +307,7 @@ def summaries(kept: Sequence[Kept], metric: str) -> Array:
     return np.array([run.numbers[metric] for run in kept], dtype=float)
 
 
-def _versions(kept: Iterable[Kept]) -> dict[str, str]:
+def versions_of(kept: Iterable[Kept]) -> dict[str, str]:
     """With which the runs were made; several of one package where they differ."""
     found: dict[str, set[str]] = {}
     for run in kept:
@@ -335,7 +335,7 @@ def manifest(study: Study, commands: Mapping[str, str]) -> str:
                 "devices": scale.training_devices,
                 "overrides": dict(scale.overrides),
                 **commands,
-                "versions": _versions(run for job in study.jobs if (run := study.archive.find(job))),
+                "versions": versions_of(run for job in study.jobs if (run := study.archive.find(job))),
             },
             indent=2,
         )

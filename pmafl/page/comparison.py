@@ -11,25 +11,12 @@ import numpy as np
 from bokeh.models import BasicTicker, PrintfTickFormatter, Range1d, Span
 
 from pmafl import comparison
-from pmafl.comparison import METRICS, Estimate, Job, Row, estimate, label, present_metrics, show
+from pmafl.comparison import METRICS, Estimate, Job, Row, label, present_metrics, show
+from pmafl.curves import CURVES, Band, by_variation, read_curves
 from pmafl.errors import InputError
 from pmafl.page import figures
-from pmafl.page.run import GLOSSARY
-from pmafl.page.story import length_s
-from pmafl.rounds import energy_of
-from pmafl.runs import Run, read_summary
-from pmafl.wireless import Array
-
-MOST_POINTS = 400  # of a curve
-CURVES = {  # of a record: title, label with unit, factor
-    "accuracy": ("Accuracy", "test accuracy (%)", 100.0),
-    "worst_tenth_accuracy": ("Accuracy of the worst tenth", "test accuracy (%)", 100.0),
-    "loss": ("Loss", "test loss", 1.0),
-    "scheduled_samples": ("Scheduled samples", "samples in the round", 1.0),
-    "mean_energy_j": ("Energy", "J per device and round so far", 1.0),
-    "worst_energy_j": ("Energy of the worst device", "J per round so far", 1.0),
-    "mean_queue_j": ("Energy queues", "mean beyond the budget (J)", 1.0),
-}
+from pmafl.page.run import glossary
+from pmafl.runs import read_summary
 
 
 def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
@@ -38,17 +25,16 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
     done = [job for job in jobs if read_summary(job.directory) is not None]
     if not done:
         raise InputError(f"{directory}: none of its {len(jobs)} runs is finished; run the comparison again")
-    by_variation: dict[Any, list[Job]] = {}
-    for job in done:
-        by_variation.setdefault(job.variation, []).append(job)
-    most = max(map(len, by_variation.values()))
-    whole = {variation: members for variation, members in by_variation.items() if len(members) == most}
+    variations = by_variation(done)
+    most = max(map(len, variations.values()))
+    whole = {variation: members for variation, members in variations.items() if len(members) == most}
     rows = comparison.tabulate([job for members in whole.values() for job in members])
     notes = []
     if len(whole) < len({job.variation for job in jobs}) or len(done) < len(jobs):
         notes.append(f"{len(done)} of {len(jobs)} runs are finished; variations that lack some are left out.")
-    curves, axes = _curves(list(whole.values()))
-    drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves}
+    curves = read_curves(list(whole.values()))
+    word = "error" if "error" in curves.bands else "accuracy"
+    drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves.bands}
     drawn["differences"] = _differences()
     data = {
         "name": directory.resolve().name,
@@ -60,12 +46,12 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
             for members in whole.values()
         ],
         "baseline": _baseline(rows),
-        "curves": curves,
-        "axes": axes,
+        "curves": {name: [_packed(band) for band in bands] for name, bands in curves.bands.items()},
+        "axes": curves.axes,
         "table": _table(rows),
         "figures": figures.items(drawn),
         "glossary": {
-            name: GLOSSARY[name] for name in ("accuracy", "worst tenth", "energy", "seconds", "joules")
+            name: glossary(word)[name] for name in (word, "worst tenth", "energy", "seconds", "joules")
         }
         | {
             "interval": "half-width of the 95% interval of a mean over seeds, by Student's t",
@@ -99,47 +85,8 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _curves(groups: Sequence[Sequence[Job]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Mean and half-width of each curve by variation, and the rounds, seconds and joules they stand at."""
-    curves: dict[str, list[Any]] = {name: [] for name in CURVES}
-    axes: dict[str, list[Array]] = {"round": [], "seconds": [], "joules": []}
-    for members in groups:
-        columns = [_columns(Run(job.directory, job.settings)) for job in members]
-        rounds = min(found["round"].size for found in columns)
-        kept = np.unique(np.linspace(0, rounds - 1, min(rounds, MOST_POINTS)).astype(np.intp))
-        for name in axes:
-            axes[name].append(np.mean([found[name][kept] for found in columns], axis=0))
-        for name in CURVES:
-            values = np.stack([found[name][kept] for found in columns])
-            curves[name].append(_interval(values * CURVES[name][2]))
-    found = {name: bands for name, bands in curves.items() if any(band["at"].size for band in bands)}
-    return found, axes
-
-
-def _columns(run: Run) -> dict[str, Array]:
-    rows, settings = run.rows, run.settings
-    energy_j = [float(energy_of(row).sum()) for row in rows]
-    found = {
-        "round": np.array([row["round"] + 1.0 for row in rows]),
-        "seconds": np.cumsum([length_s(row, settings) for row in rows]),
-        "joules": np.cumsum(energy_j),
-    }
-    wireless = settings.run.wireless == "full"
-    for name in CURVES:
-        counts = wireless or not name.endswith("_j")
-        found[name] = np.array([row.get(name) if counts else None for row in rows], dtype=np.float64)
-    return found
-
-
-def _interval(values: Array) -> dict[str, Array]:
-    """Where all seeds have a number: its place, mean and half-width."""
-    at = np.flatnonzero(np.isfinite(values).all(axis=0))
-    found = [estimate(values[:, place]) for place in at]
-    return {
-        "at": at.astype(np.int32),
-        "mean": np.array([each.mean for each in found], dtype=np.float64),
-        "half_width": np.nan_to_num(np.array([each.half_width for each in found], dtype=np.float64)),
-    }
+def _packed(band: Band) -> dict[str, Any]:
+    return {"at": band.at.astype(np.int32), "mean": band.mean, "half_width": band.half_width}
 
 
 def _differences() -> Any:

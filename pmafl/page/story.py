@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.devices import Report, SimulatedDevices
-from pmafl.rounds import State, energy_of, round_problem, start
+from pmafl.rounds import State, energy_of, length_s, round_problem, start
 from pmafl.runs import FEDERATION, Run, map_columns
 from pmafl.scheduling import Decision, Outcome, begin, left_out, queues, tell
-from pmafl.settings import Settings
 from pmafl.wireless import Array, RoundProblem, frequency
-from pmafl.world import outlook
+from pmafl.world import download_time_s, outlook
 
 MOST_DEVICES = 20_000  # on the map
 MOST_CURVE_POINTS = 5_000  # more than a screen has pixels across
@@ -100,8 +99,9 @@ class Story:
         self._place[self.shown] = np.arange(self.shown.size)
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
+        self.received_s = receiving_s(run)
         self._turns = np.zeros(devices)
-        self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self.shows: set[str] = set()  # of "rounds", "gains", "scores", "errors" and "bound", what was told
         self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
         self._tests = 0
         self._columns: NDArray[np.void] | None = None
@@ -119,7 +119,16 @@ class Story:
             self._columns = map_columns(self.run.directory)
         for row in rows:
             self._round(row, batch)
-        return batch.tree()
+        tree = batch.tree()
+        told = {
+            "rounds": bool(rows),
+            "gains": tree["gain"]["rounds"].size > 0,
+            "scores": tree["accuracy"]["rounds"].size > 0,
+            "errors": any("error" in row for row in rows),  # of predicted values, instead of accuracies
+            "bound": bool(np.isfinite(tree["points"]["gap"]).any()),
+        }
+        self.shows |= {name for name, there in told.items() if there}
+        return tree
 
     def _round(self, row: Row, batch: _Batch) -> None:
         index, rounds, steps = self._state.round, self.run.settings.run.rounds, self.steps
@@ -143,10 +152,9 @@ class Story:
             devices={},
             learning=None,
         )
-        self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
-        self._seconds += length_s(row, self.run.settings)
+        self._seconds += length_s(row, self.run.settings, self.received_s)
         if steps.within(steps.curve, index, rounds):
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
@@ -229,12 +237,10 @@ class Story:
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
 
 
-def length_s(row: Row, settings: Settings) -> float:
-    """How long a round lasts: until its last device is done, the deadline if there is none."""
-    if settings.run.wireless == "none":
-        return math.nan
-    times_s = np.add(row["compute_time_s"], row["upload_time_s"])
-    return float(times_s.max()) if times_s.size else settings.cell.deadline_s
+def receiving_s(run: Run) -> Array:
+    """How long each device takes to receive what is shared."""
+    received_s = download_time_s(run.wireless_world) if run.settings.cell.downlink_bps else np.zeros(1)
+    return np.broadcast_to(received_s, run.settings.fleet.devices)
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:

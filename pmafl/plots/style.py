@@ -30,16 +30,24 @@ STYLE: Any = {
 MOST_COLUMNS = 2000  # more than a picture has pixels across
 
 
-def figure(rows: int = 1, columns: int = 1, width: float = 5.5, height: float = 3.8) -> tuple[Figure, Any]:
+def figure(
+    rows: int = 1, columns: int = 1, width: float = 5.5, height: float = 3.8, sharey: bool = False
+) -> tuple[Figure, Any]:
     """A figure that needs no screen, with its axes as an array of shape (rows, columns)."""
     drawing = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(drawing)
-    return drawing, drawing.subplots(rows, columns, squeeze=False)
+    return drawing, drawing.subplots(rows, columns, squeeze=False, sharey=sharey)
 
 
 def save(drawing: Figure, path: Path) -> Path:
     drawing.savefig(path)
     return path
+
+
+def save_both(drawing: Figure, path: Path) -> Path:
+    """Write a picture, and beside it the same as PDF."""
+    drawing.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+    return save(drawing, path)
 
 
 def columns(axes: Axes, first: int, tops: Array, bottoms: Array | None = None, **style: Any) -> None:
