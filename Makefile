@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # As many tests at once as there are cores; those of one file in one process, which makes their fixtures once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
-.PHONY: demo test test-all test-browser test-portable screenshots lint bench federation test-federation test-federation-all nginx chromium clean
+.PHONY: demo test test-all test-browser test-portable test-wheel screenshots lint bench federation test-federation test-federation-all docs nginx chromium dist clean
 
 demo: $(VENV)/.ready  ## the main job on real data, with pictures at the end; goes on where it was interrupted
 	if [ -e $(DEMO)/settings.toml ]; then $(BIN)/pmafl run --resume $(DEMO); \
@@ -24,7 +24,10 @@ test-browser: $(VENV)/.ready-dev chromium  ## pages in headless Chromium
 	$(PYTEST) -m browser tests/page
 
 test-portable: $(VENV)/.ready-dev  ## the numeric tests with other instruction sets of this processor
-	$(BIN)/python -m tests.portable
+	$(BIN)/python -m tests.portable $(PORTABLE)
+
+test-wheel:  ## the wheel in a clean environment without PyTorch: what it weighs, and that it schedules, plans and shows
+	$(PYTHON) tests/wheel.py
 
 screenshots: demo $(VENV)/.ready-dev chromium  ## the pictures of the README
 	$(BIN)/python docs/screenshots.py $(DEMO)
@@ -50,6 +53,10 @@ test-federation: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## those that s
 test-federation-all: $(VENV)/.ready-dev $(VENV)/.ready-flower nginx  ## every algorithm on Flower's own engine, too
 	$(BIN)/python -m pytest -q -m federation tests/flower
 
+docs: $(VENV)/.ready-docs  ## the site, in build/docs: start with index.html; tutorials are executed, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -n -j 2 docs build/docs
+	@echo "the site is in build/docs; start with build/docs/index.html"
+
 nginx:  # the port for devices; /usr/sbin is not on everybody's path
 	@PATH="$$PATH:/usr/sbin"; command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends nginx > /dev/null; } || \
@@ -64,7 +71,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[learn]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
@@ -75,5 +82,14 @@ $(VENV)/.ready-flower: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[flower]'
 	touch $@
 
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+dist:  ## the wheel and the source archive of a release; CONTRIBUTING.md says how one is made
+	$(PYTHON) -m venv build/environment
+	build/environment/bin/pip install --quiet build
+	build/environment/bin/python -m build --outdir dist
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,9 +1,9 @@
 """Which training setting lets every algorithm train on CIFAR-10? The evidence behind the `cifar10` preset.
 
 The paper states rate 0.05, momentum 0.9 and 5 local iterations, but no batch size. This study trains `pma`
-and `fedavg`, 10 of 100 devices at random a round, under each candidate. The rule was fixed before any result
-was seen: take the candidate with the highest sum of the two accuracies after the last round; what sets the
-two apart plays no part. Finished cells are kept, and several processes may work on the study at once.
+and `fedavg`, 10 of 100 devices at random per round, under each candidate. The rule was fixed before any
+result was seen: take the candidate with the highest sum of the two accuracies after the last round; what sets
+the two apart plays no part. Finished cells are kept, and several processes may work on the study at once.
 
     python benchmarks/cifar10_study.py [--rounds 10] [--out runs/cifar10-study]
 """

@@ -218,7 +218,7 @@ def tuned(results: Results, scenario: str, row: Row) -> Row:
 def table(results: Results, scenario: str, rows: list[Row], seeds: range) -> str:
     """Means over seeds; the worst of all devices and seeds."""
     lines = [
-        f"| {scenario} | of the bound | without whole turns | devices a round | energy used | worst device "
+        f"| {scenario} | of the bound | without whole turns | devices per round | energy used | worst device "
         "| spread of turns | fewest turns |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -302,7 +302,7 @@ Written by `python benchmarks/efficiency.py`, text and tables. `pmafl efficiency
 run of yours:
 
     pmafl efficiency mnist --policy steady      # schedule 100 rounds, without learning, and judge them
-    pmafl efficiency runs/my-run                # judge a finished run; --json has an entry a device
+    pmafl efficiency runs/my-run                # judge a finished run; --json has an entry per device
 
 ## The bound
 
@@ -353,9 +353,9 @@ on three other seeds. `rs-wel` knows no energy: it shows what the band alone all
 {presets}
 
 `steady with the future's prices` is the policy with the bound's own prices of energy, which nobody can know
-before the run. So what it lacks to 100% is not a matter of estimates: it is the bound's slack (a round holds
-whole devices; budgets are used up in whole rounds) and the correction's noise. What `steady` lacks to it is
-the price of not knowing the future.
+before the run. So what it lacks of 100% is not a matter of estimates: it is the bound's slack (a round holds
+whole devices; budgets are used up in whole rounds) and the correction's noise. What `steady` lacks compared
+with it is the price of not knowing the future.
 
 ## Fleets of unequal devices
 

@@ -80,7 +80,7 @@ HOSTILE: dict[int, tuple[str, Spoil]] = {
     0: ("its change scaled by 1000", poison(lambda before, after: before + 1000 * (after - before))),
     5: ("its change with the sign flipped", poison(flip)),
     10: ("NaN", poison(lambda before, after: np.full_like(after, np.nan))),
-    15: ("the sign flipped, 999 times its samples, and 25 J a round", lie),
+    15: ("the sign flipped, 999 times its samples, and 25 J per round", lie),
 }
 
 
@@ -179,7 +179,7 @@ def page(rows: list[str], rounds: int) -> str:
     attacks = "\n".join(f"- device {device}: {what}" for device, (what, _) in HOSTILE.items())
     return f"""# Hostile devices
 
-{DEVICES} devices with {SAMPLES} samples of MNIST each, two classes a device, all of them in each of
+{DEVICES} devices with {SAMPLES} samples of MNIST each, two classes per device, all of them in each of
 {rounds} rounds of `pma`. Four are hostile:
 
 {attacks}

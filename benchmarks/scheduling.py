@@ -180,7 +180,7 @@ def price_table(limit_s: float) -> str:
     The growth is the exponent from the size before: 1 is linear.
     """
     lines = [
-        "| K | fleet | prices | growth | a round | memory beyond the problem |",
+        "| K | fleet | prices | growth | per round | memory beyond the problem |",
         "|---:|---|" + "---:|" * 4,
     ]
     for kind in ("one band", "growing band", "diverse"):
@@ -252,7 +252,7 @@ The same where the band grows with the devices, 100 kHz for each, so that a larg
 The gap is to the lower bound, which no schedule can beat. Energy is per device and round; the budgets are
 0.1 J and 2 J.
 
-| preset | policy | ms a round, mean | most | gap, mean | most | devices a round | J, mean / most |
+| preset | policy | ms per round, mean | most | gap, mean | most | devices per round | J, mean / most |
 |---|---|---:|---:|---:|---:|---:|---:|
 {runs}
 

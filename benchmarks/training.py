@@ -136,7 +136,7 @@ def table(case: Case, peak: float, times: Times) -> str:
     lines = [
         f"## {case.name}",
         f"{case.scheduled} of {case.devices} devices, {case.samples} samples each; "
-        f"{peak / 1e9:.0f} GFLOP/s at the peak; {flops(case) / 1e9:.1f} GFLOP a round.\n",
+        f"{peak / 1e9:.0f} GFLOP/s at the peak; {flops(case) / 1e9:.1f} GFLOP per round.\n",
         "| | training | of the peak | x textbook | x PFLlib | with evaluation | x textbook | x PFLlib |",
         "|---|---|---|---|---|---|---|---|",
     ]

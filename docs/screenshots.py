@@ -79,7 +79,7 @@ def _algorithms(axes) -> None:
         axes.plot(rounds, mean, color=colour, linewidth=2.4 if method == "pma" else 1.4, label=label)
         low, high = ([m + sign * h for m, h in zip(mean, half, strict=True)] for sign in (-1, 1))
         axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
-    title = "MNIST, two classes a device, 10 of 100 devices a round"
+    title = "MNIST, two classes per device, 10 of 100 devices per round"
     axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(40, 100), title=title)
     axes.legend(loc="lower right", fontsize=9)
 

@@ -25,7 +25,7 @@ if _typing.TYPE_CHECKING:
     from pmafl.settings import Settings as Settings
     from pmafl.settings import load as load_settings
 
-__version__ = "0.1.0"
+    __version__: str
 
 # Loaded on first use: importing the package alone must be fast and must not import torch.
 _HOMES = {
@@ -59,6 +59,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "__version__":
+        return _installed_version()
     if name in _ROOMS:
         return _importlib.import_module(f"pmafl.{name}")
     if name not in _HOMES:
@@ -69,3 +71,12 @@ def __getattr__(name: str) -> _typing.Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+def _installed_version() -> str:
+    """As `pyproject.toml` had it at the installation."""
+    metadata = _importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version("pmafl"))
+    except metadata.PackageNotFoundError:  # a copy of the source, or the app that Flower carried to a device
+        return "0+uninstalled"

@@ -6,6 +6,7 @@ devices train with is read. What several settings have in common is looked at on
 """
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 from pmafl import data
 from pmafl.rounds import play
@@ -42,6 +43,8 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
 
 def _check_training(settings: Settings) -> None:
     """What only a run that learns needs; torch is asked only where it alone can tell."""
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     if settings.data.dataset in data.KNOWN:
         data.load_data(settings.data)
     if settings.learning.device == "cuda":

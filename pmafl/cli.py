@@ -11,7 +11,6 @@ from typing import Annotated
 import click
 import typer
 
-from pmafl import __version__
 from pmafl.commands.bound import bound
 from pmafl.commands.compare import compare
 from pmafl.commands.data import data
@@ -33,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     suggest_commands=False,  # click suggests already
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",  # brackets are text, and lines of a paragraph flow
 )
 COMMANDS = (
     run,
@@ -56,6 +55,8 @@ for command in COMMANDS:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from pmafl import __version__
+
         typer.echo(f"pmafl {__version__}")
         raise typer.Exit
 
@@ -91,6 +92,11 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        command = next(word for word in sys.argv[1:] if not word.startswith("-"))
+        sys.exit(_complain(f"pmafl {command} needs PyTorch: pip install 'pmafl[learn]'", 2))
     except OSError as error:  # a path that cannot be used, a full disk
         where = f"{error.filename!s:.200}: " if error.filename else ""
         sys.exit(_complain(f"{where}{error.strerror or error}", 2))

@@ -277,7 +277,7 @@ def run(
     workers: int | None = None,
     address: str | None = None,
 ) -> None:
-    """Run jobs in `workers` processes here (default one a core), or on the Ray cluster at an address."""
+    """Run jobs in `workers` processes here (default one per core), or on the Ray cluster at an address."""
     if engine == "ray":
         run_on_ray(jobs, address, report)
     else:

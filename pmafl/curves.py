@@ -25,6 +25,7 @@ CURVES = {  # of a record: title, label with unit, factor
     "accuracy": ("Accuracy", "test accuracy (%)", 100.0),
     "worst_tenth_accuracy": ("Accuracy of the worst tenth", "test accuracy (%)", 100.0),
     "error": ("Error", "mean absolute error", 1.0),
+    "worst_tenth_error": ("Error of the worst tenth", "mean absolute error", 1.0),
     "loss": ("Loss", "test loss", 1.0),
     "scheduled_samples": ("Scheduled samples", "samples in the round", 1.0),
     "mean_energy_j": ("Energy", "J per device and round so far", 1.0),

@@ -2,25 +2,34 @@
 
 A file is on disk when its content and the folder that names it were both synced. Everything that a run writes
 goes through these few functions and through `os` alone, so that a test can cut the power after any of them.
+What only one kind of system has stands here and nowhere else. Windows has no folders that could be synced.
 """
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from pmafl.errors import InputError
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 LOCK = ".lock"
 _LEFTOVER = re.compile(
     r"\.((settings\.toml|page\.html|(run|federation|summary)\.json|rounds.*|devices.*)|"
     r"(state|heads)-\d+\.safetensors)\.\d+"
 )
+
+# Bytes as they are; no waiting for whoever writes into a pipe; no symbolic links.
+_BINARY, _AT_ONCE, _NO_LINK = (getattr(os, f"O_{name}", 0) for name in ("BINARY", "NONBLOCK", "NOFOLLOW"))
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -34,7 +43,7 @@ def write_file(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         remove(temporary)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
             _write_all(descriptor, content)
             os.fsync(descriptor)
@@ -53,6 +62,8 @@ def remove(path: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
+    if sys.platform == "win32":
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -95,7 +106,7 @@ def sweep(folder: Path) -> None:
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading; anything else (a folder, a pipe) is an error, not a wait."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | _AT_ONCE | _BINARY)
     try:
         _check_regular(descriptor, path)
     except OSError:
@@ -150,8 +161,8 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
     """Keep two processes from writing one run; the lock goes with the process, however it ends."""
     descriptor = _open_own(directory / LOCK, os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
+        _lock(descriptor, wait)
+    except (BlockingIOError, PermissionError):
         os.close(descriptor)
         raise InputError(f"{directory}: another process is running it") from None
     try:
@@ -160,13 +171,29 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _lock(descriptor: int, wait: bool) -> None:
+    """Until the descriptor is closed; raises at once, or waits, while another process has the lock."""
+    if sys.platform == "win32":
+        while True:
+            try:
+                return msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                if error.errno != errno.EDEADLK:  # it waited for ten seconds, and gives up by itself
+                    raise
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
 def _open_own(path: Path, access: int) -> int:
     """Open or make a file of the run's own: nothing is truncated, and a symbolic link is not followed."""
+    is_link = InputError(f"{path} is a symbolic link; a run writes only to files of its own")
+    if not _NO_LINK and path.is_symlink():
+        raise is_link
     try:
-        descriptor = os.open(path, access | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        descriptor = os.open(path, access | os.O_CREAT | _NO_LINK | _AT_ONCE | _BINARY, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise InputError(f"{path} is a symbolic link; a run writes only to files of its own") from None
+            raise is_link from None
         raise
     try:
         _check_regular(descriptor, path)

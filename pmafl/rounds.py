@@ -393,7 +393,7 @@ def simulate(
 ) -> Iterator[Record]:
     """Run the settings and give the record of each round as it happens.
 
-    Devices are trained by so many `workers` (default: one a core).
+    Devices are trained by so many `workers` (default: one per core).
 
     >>> from pmafl.settings import load
     >>> wireless = load("mnist", {"run.learning": "none", "run.rounds": 3})

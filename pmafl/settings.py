@@ -242,7 +242,7 @@ class DataSettings(Section):
     partition: Literal["shards", "iid", "dirichlet", "natural"] = Field(
         description='"shards", "iid", "dirichlet", or "natural": a device is a client of the data'
     )
-    shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class a device")
+    shards_per_device: int = Field(default=2, ge=1, description="for shards: pieces of one class per device")
     dirichlet_alpha: Positive = Field(default=0.5, description="for dirichlet: small is uneven, large is IID")
     test_split: Literal["all", "proportional"] = Field(
         default="all",
@@ -267,7 +267,7 @@ class DataSettings(Section):
     )
     client: str = Field(
         default="client",
-        description="array or column of own data that says whose a sample is, if it is there",
+        description="array or column of own data that says whose sample it is, if it is there",
     )
 
 
@@ -315,13 +315,13 @@ class LearningSettings(Section):
         float | Literal["count", "paper", "training"], PlainValidator(_operations)
     ] = Field(
         default="count",
-        description='multiply-adds a sample and iteration: "count" those of the model\'s forward pass, '
+        description='multiply-adds per sample and iteration: "count" those of the model\'s forward pass, '
         '"training" its gradient\'s too, "paper" as "count" but for the MLP its parameters, or a number',
     )
     extractor_rate: Positive = Field(description="learning rate of the shared part")
     predictor_rate: Positive = Field(description="learning rate of the personal part")
     momentum: float = Field(ge=0, lt=1, description="momentum, with a fresh buffer every round")
-    iterations: int = Field(ge=1, le=10_000, description="local iterations a round, each over all samples")
+    iterations: int = Field(ge=1, le=10_000, description="local iterations per round, each over all samples")
     batch_size: int = Field(
         default=0, ge=0, description="0: one full-batch step an iteration; else one epoch of such batches"
     )

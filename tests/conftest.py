@@ -35,13 +35,35 @@ MNIST = {
     "queue_j": 0.3,
 }
 CELL = tuple(MNIST)[:7]
+SHARING = "tests/experiments/"  # its studies
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files whose tests share what takes long to make run in one process, as those of one file do."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByWhatIsShared(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return SHARING if file.startswith(SHARING) else file
+
+    return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
 def _same_draws():
     """A test draws the same from torch whatever ran before it in its process."""
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        sys.modules["torch"].default_generator.manual_seed(0)  # that of the CPU: the others take long
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_core():
+    """Runs that are not told otherwise have no workers: as many tests as cores run at once already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pmafl.workers.devices.cores", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +93,17 @@ def tiny_data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "tiny.npz"
     np.savez(path, x=x[order[:160]], y=y[order[:160]], x_test=x[order[160:]], y_test=y[order[160:]])
     return path
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """Ten devices of the mnist preset with images of 4 x 4, in a band that is too narrow for all of them."""
+    rng = np.random.default_rng(0)
+    prototypes, y = rng.integers(0, 256, (10, 1, 4, 4)), np.repeat(np.arange(10), 40)
+    x = np.clip(prototypes[y] + rng.normal(0, 60, (400, 1, 4, 4)), 0, 255).astype(np.uint8)
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(path, x=x[::2], y=y[::2], x_test=x[1::2], y_test=y[1::2])
+    return {"data.dataset": str(path), "fleet.devices": 10, "fleet.samples": 20, "cell.bandwidth_hz": 2e5}
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from pmafl import settings
 from tests.processes import PATIENCE_S, running, wait_until
-
-
-def pmafl(*arguments, stdin=""):
-    return subprocess.run(
-        [sys.executable, "-m", "pmafl", *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
+from tests.program import pmafl
 
 
 def loaded_modules(code):
@@ -29,18 +27,15 @@ def test_printed_settings_are_a_fixed_point():
     assert second.stdout == first.stdout
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pmafl",
-        "import pmafl.cli",
-        "import pmafl.scheduling, pmafl.allocation, pmafl.wireless.cell, pmafl.data",
-        "from pmafl import load_settings, simulate\n"
-        "next(simulate(load_settings('mnist', {'run.learning': 'none'})))",
-    ],
-)
-def test_the_wireless_side_never_imports_torch(code):
-    assert "torch" not in loaded_modules(code)
+def test_the_wireless_side_never_imports_torch():
+    code = (
+        "import pmafl, pmafl.cli\n"
+        "import pmafl.scheduling, pmafl.allocation, pmafl.wireless.cell, pmafl.data\n"
+        "next(pmafl.simulate(pmafl.load_settings('mnist', {'run.learning': 'none'})))"
+    )
+    loaded = loaded_modules(code)
+    assert "pmafl.scheduling" in loaded
+    assert "torch" not in loaded
 
 
 def test_help_loads_nothing_slow():
@@ -48,6 +43,20 @@ def test_help_loads_nothing_slow():
     loaded = loaded_modules(code)
     assert "pmafl.cli" in loaded
     assert loaded.isdisjoint({"torch", "scipy", "matplotlib", "ray", "flwr"})
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "settings", "efficiency"])
+def test_help_names_every_preset(command):
+    presets = {path.stem for path in (Path(settings.__file__).parent / "presets").glob("*.toml")}
+    text = pmafl(command, "--help").stdout
+    assert len(presets) >= 6
+    assert presets <= set(re.findall(r"\w+", text))
+
+
+def test_help_says_what_an_argument_is_and_keeps_brackets():
+    text = " ".join(pmafl("plan", "--help").stdout.split())
+    assert "Fleet, cell and what is free" in text
+    assert "a section [plan] of what is free to choose" in text
 
 
 @pytest.mark.parametrize(
@@ -96,11 +105,10 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments, part, tmp_path, monk
     assert part in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.toml"))
 
 
-@pytest.mark.parametrize("name", ["[/x]", "[red]x", ":smile:", os.fsdecode(b"x\xff")])
+@pytest.mark.parametrize("name", ["[red]:smile:[/x]", os.fsdecode(b"x\xff")])
 def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = pmafl("run", "--set", "run.learning=none", "--set", "run.rounds=1", "--out", name)
@@ -121,12 +129,15 @@ def test_a_users_policy_that_goes_wrong_is_one_line_that_names_it(tmp_path, monk
     assert result.stderr.count("\n") == 1
 
 
-def test_an_unknown_command_is_exit_code_two():
-    assert pmafl("setings").returncode == 2
+def test_an_unknown_command_is_one_line_and_exit_code_two_of_the_process():
+    done = subprocess.run([sys.executable, "-m", "pmafl", "setings"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: No such command 'setings'")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
-    options = ("mnist", "--seeds", "40", "--set", "run.learning='none'", "--set", "run.rounds=5")
+    options = ("mnist", "--seeds", "14", "--set", "run.learning='none'", "--set", "run.rounds=5")
     command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "pmafl", *command],
@@ -144,7 +155,7 @@ def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     assert errors == ""
     times = {path: path.stat().st_mtime_ns for path in done}
     assert pmafl(*command).returncode == 0
-    assert len(list(tmp_path.glob("runs/*/summary.json"))) == 40
+    assert len(list(tmp_path.glob("runs/*/summary.json"))) == 14
     assert times == {path: path.stat().st_mtime_ns for path in done}
 
 

@@ -16,6 +16,7 @@ from pmafl.paths import kept
 from pmafl.rounds import simulate
 from pmafl.settings import load, parse
 from pmafl.world import wireless_world
+from tests.program import pmafl as pmafl_here
 
 SETTINGS = """
 extends = "mnist"
@@ -65,13 +66,28 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def program(elsewhere):
-    """Runs the program in a process of its own, which has imported none of the plug-ins yet."""
+def program(elsewhere, monkeypatch):
+    """Runs the program as if it had just started: it knows no plug-ins, and no folders that have some."""
+    known = list(sys.path)
 
     def run(*arguments, folder=elsewhere):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "path", list(known))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "my_policies"]:
+            monkeypatch.delitem(sys.modules, name)
+        return pmafl_here(*arguments)
+
+    return run
+
+
+@pytest.fixture
+def process(elsewhere):
+    """Runs the program in a process of its own."""
+
+    def run(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "pmafl", *map(str, arguments)],
-            cwd=folder,
+            cwd=elsewhere,
             env=os.environ | {"PYTHONPATH": str(Path(pmafl.__file__).parents[1])},
             capture_output=True,
             text=True,
@@ -212,8 +228,8 @@ def test_the_plug_in_of_a_run_comes_before_one_of_the_same_name_in_the_working_d
     assert [record["scheduled"] for record in runs.read_records(tmp_path / "run")] == [[0, 1]] * 3
 
 
-def test_workers_of_a_comparison_find_everything(project, program, elsewhere):
-    done = program(
+def test_workers_of_a_comparison_find_everything(project, process, elsewhere):
+    done = process(
         *("compare", project / "experiment.toml", "--vary", "policy.tradeoff=0.1,0.2"),
         *("--seeds", "1", "--workers", "1", "--out", "compared"),
     )
@@ -222,9 +238,9 @@ def test_workers_of_a_comparison_find_everything(project, program, elsewhere):
 
 
 @pytest.mark.heavy
-def test_workers_on_ray_find_everything(project, program, elsewhere):
+def test_workers_on_ray_find_everything(project, process, elsewhere):
     pytest.importorskip("ray")
-    done = program(
+    done = process(
         *("compare", project / "experiment.toml", "--vary", "policy.tradeoff=0.1,0.2"),
         *("--seeds", "1", "--engine", "ray", "--out", "compared"),
     )

@@ -103,3 +103,15 @@ def test_uploads_that_differ_by_device_set_the_bits_of_each():
         InputError, match=r"learning\.upload_options: gives upload sizes of 2 devices; there are 3"
     ):
         build_world(load("mnist", changes | {"learning.upload_options.bits": [2, 4]}))
+
+
+@pytest.mark.parametrize(("algorithm", "least"), [("local", 10), ("pma", 10), ("fedrep", 5), ("pfedme", 2)])
+def test_watches_take_part_whatever_work_an_algorithm_has(algorithm, least):
+    """One, two and five times the work: fewer watches per round, within their budgets, nobody left out."""
+    world = wireless_world(load("watch", {"learning.algorithm": algorithm, "run.learning": "none"}))
+    states, records = zip(*play(world), strict=True)
+    rounds = len(records)
+    assert np.mean([len(record.scheduled) for record in records]) >= least
+    assert len({device for record in records for device in record.scheduled}) == 20
+    assert (states[-1].queues.spent_j <= 0.05 * rounds * (1 + 1e-9)).all()
+    assert states[-1].queues.spent_j.mean() > 0.9 * 0.05 * rounds

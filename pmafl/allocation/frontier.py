@@ -71,6 +71,7 @@ class Frontier:
     """
 
     silent: bool  # nothing is uploaded: nobody needs band, and c is 0
+    circuits: bool  # somebody's draw power
     unit_share: Array  # c
     compute_j: Array  # e_L
     upload_j: Array  # e_R
@@ -88,6 +89,7 @@ class Frontier:
         """The frontiers of some of the devices, repeated as often as asked for."""
         return Frontier(
             self.silent,
+            self.circuits,
             self.unit_share[device],
             self.compute_j[device],
             self.upload_j[device],
@@ -107,40 +109,78 @@ _KNOWN: WeakKeyDictionary[RoundProblem, Frontier] = WeakKeyDictionary()
 
 
 def point(frontier: Frontier, log_y: Array) -> Point:
-    r"""Share, energy, division of time and worth of band at y on each frontier.
+    """Share, energy, division of time and worth of band at y on each frontier."""
+    if log_y.size > BLOCK:
+        parts = [point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
+        return Point(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    division = _divide(frontier, log_y)
+    y, ratio, upload, compute, log_price, price_slope, upload_slope = division
+    energy_j = frontier.compute_j / (compute * compute) + frontier.upload_j * ratio
+    return Point(
+        upload_fraction=upload,
+        compute_fraction=compute,
+        share=frontier.unit_share / (upload * y),
+        energy_j=energy_j + (awake(frontier, compute, upload) if frontier.circuits else frontier.standing_j),
+        log_price=log_price,
+        price_slope=price_slope,
+        share_slope=-1.0 - upload_slope,
+    )
+
+
+class _Division(NamedTuple):
+    """What a point on each frontier follows from."""
+
+    y: Array
+    ratio: Array  # of the upload's energy to its floor
+    upload_fraction: Array
+    compute_fraction: Array
+    log_price: Array
+    price_slope: Array
+    upload_slope: Array
+
+
+def _divide(frontier: Frontier, log_y: Array) -> _Division:
+    r"""How time is divided at y on each frontier, and what band is worth there.
 
     Free, the cubic :math:`v u^3 + u = 1` with :math:`v = e_R g(y) / (2 e_L y)` and
     :math:`g = 1 + e^y (y - 1)` divides the time, and a share saves :math:`e_R s g / c`. At the power limit it
     saves :math:`(2 e_L / u^3 + e_P) s^2 g e^{-y} / c`, for then more band also gives time to computing. Where
     the device sleeps before the deadline, time is worth e_C instead of :math:`2 e_L / u^3`.
+
+    Limits are looked at only where somebody is at one: among few devices every operation counts.
     """
-    if log_y.size > BLOCK:
-        parts = [point(frontier.take(block), log_y[block]) for block in blocks(log_y.size)]
-        return Point(*(np.concatenate(values) for values in zip(*parts, strict=True)))
     y = np.exp(log_y)
     growth = np.expm1(y)
     ratio = growth / y
     remainder = exp_remainder(y)
-    marginal = (growth + 1) * remainder
+    power = growth + 1.0
+    marginal = power * remainder
 
-    time_balance = frontier.upload_j / (2 * frontier.compute_j) * marginal / y
-    root = np.sqrt(3 * time_balance)
-    free_compute = 2 * np.sinh(np.arcsinh(1.5 * root) / 3) / root
-    free_upload = time_balance * free_compute * free_compute * free_compute  # numpy's **3 is slow
+    time_balance = frontier.upload_j / (2.0 * frontier.compute_j) * marginal / y
+    root = np.sqrt(3.0 * time_balance)
+    compute = 2.0 * np.sinh(np.arcsinh(1.5 * root) / 3.0) / root
+    upload = time_balance * compute * compute * compute  # numpy's **3 is slow
     least_upload = ratio * (frontier.upload_j / frontier.power_j)
-    capped = (least_upload > free_upload) & (free_compute > frontier.least_compute)
+    curvature = y * y * power / marginal
 
-    compute = np.maximum(np.where(capped, 1 - least_upload, free_compute), frontier.least_compute)
-    fastest = compute == frontier.least_compute
-    upload = np.where(fastest, 1 - compute, np.where(capped, least_upload, free_upload))
+    capped = (least_upload > upload) & (compute > frontier.least_compute)
+    some_capped = np.count_nonzero(capped) > 0  # the fastest way to ask
+    if some_capped:
+        compute = np.where(capped, 1.0 - least_upload, compute)
+        upload = np.where(capped, least_upload, upload)
+    fastest = compute <= frontier.least_compute
+    some_fastest = np.count_nonzero(fastest) > 0
+    if some_fastest:
+        compute = np.maximum(compute, frontier.least_compute)
+        upload = np.where(fastest, 1.0 - compute, upload)
+    upload_slope = (curvature - 1.0) * compute / (1.0 + 2.0 * upload)
+    if some_fastest:
+        upload_slope = np.where(fastest, 0.0, upload_slope)
+    if some_capped:
+        upload_slope = np.where(capped, marginal / growth, upload_slope)
 
-    compute_power = 2 * frontier.compute_j / (compute * compute * compute)
-    curvature = y * y * (growth + 1) / marginal
-    upload_slope = np.where(
-        capped, marginal / growth, np.where(fastest, 0.0, (curvature - 1) * compute / (1 + 2 * upload))
-    )
     early = None  # whether the device sleeps before the deadline
-    if frontier.circuit_j.any():
+    if frontier.circuits:
         early_compute = _early_compute(frontier)
         with np.errstate(divide="ignore", over="ignore"):
             cheap_upload = frontier.upload_j * (marginal / y) / frontier.circuit_j
@@ -148,27 +188,23 @@ def point(frontier: Frontier, log_y: Array) -> Point:
         early = early_compute + early_upload <= 1
         hurried = early & (least_upload > cheap_upload)
         capped = np.where(early, hurried, capped)
+        some_capped = np.count_nonzero(capped) > 0
         compute, upload = np.where(early, early_compute, compute), np.where(early, early_upload, upload)
-        compute_power = np.where(early, frontier.circuit_j, compute_power)
         upload_slope = np.where(early, np.where(hurried, marginal / growth, curvature - 1), upload_slope)
-    capped_power = compute_power + frontier.power_j
-    price = np.where(capped, capped_power * remainder * upload, frontier.upload_j * marginal) * upload
-    capped_slope = 3 * compute_power * upload / (compute * capped_power) + 2
-    if early is not None:
-        capped_slope = np.where(early, 2.0, capped_slope)
-    price_slope = np.where(
-        capped, capped_slope * upload_slope + y * growth / marginal, curvature + upload_slope
-    )
-    energy_j = frontier.compute_j / compute**2 + frontier.upload_j * ratio + awake(frontier, compute, upload)
-    return Point(
-        upload_fraction=upload,
-        compute_fraction=compute,
-        share=frontier.unit_share / (upload * y),
-        energy_j=energy_j,
-        log_price=np.log(price / frontier.unit_share),
-        price_slope=price_slope,
-        share_slope=-1 - upload_slope,
-    )
+    price = frontier.upload_j * marginal
+    price_slope = curvature + upload_slope
+    if some_capped:
+        compute_power = 2.0 * frontier.compute_j / (compute * compute * compute)
+        if early is not None:
+            compute_power = np.where(early, frontier.circuit_j, compute_power)
+        capped_power = compute_power + frontier.power_j
+        price = np.where(capped, capped_power * remainder * upload, price)
+        capped_slope = 3.0 * compute_power * upload / (compute * capped_power) + 2.0
+        if early is not None:
+            capped_slope = np.where(early, 2.0, capped_slope)
+        price_slope = np.where(capped, capped_slope * upload_slope + y * growth / marginal, price_slope)
+    log_price = np.log(price * upload / frontier.unit_share)
+    return _Division(y, ratio, upload, compute, log_price, price_slope, upload_slope)
 
 
 def _early_compute(frontier: Frontier) -> Array:
@@ -185,7 +221,7 @@ def awake(frontier: Frontier, compute: Array, upload: Array) -> Array:
 
 def without_upload(frontier: Frontier) -> tuple[Array, Array]:
     """Where nobody uploads: the fraction of the time that each device computes, and its energy."""
-    if not frontier.circuit_j.any():
+    if not frontier.circuits:
         return np.ones_like(frontier.compute_j), frontier.compute_j + frontier.standing_j
     compute = np.minimum(_early_compute(frontier), 1.0)
     nothing = np.zeros_like(compute)
@@ -220,7 +256,7 @@ def at_price(
         return np.concatenate(list(parts))
 
     def residual(log_y: Array) -> tuple[Array, Array]:
-        at = point(frontier, log_y)
+        at = _divide(frontier, log_y)
         return at.log_price - log_price, at.price_slope
 
     return rising_root(residual, frontier.log_start, frontier.log_end, guess, small_step, small_value)
@@ -262,6 +298,7 @@ def open_frontiers(problem: RoundProblem) -> Frontier:
     unit_share = problem.sent_bits * LN2 / (problem.bandwidth_hz * time_s)
     frontier = Frontier(
         silent=problem.silent,
+        circuits=bool(problem.circuit_power_w.any()),
         unit_share=unit_share,
         compute_j=np.maximum(compute_j, 1e-60 * upload_j),  # without work all the time goes to the upload
         upload_j=upload_j,
@@ -275,7 +312,7 @@ def open_frontiers(problem: RoundProblem) -> Frontier:
         end_log_price=np.full(devices, np.inf),
         min_share=np.where(able & (compute_j <= problem.energy_cap_j), 0.0, np.inf),
     )
-    if frontier.silent and (frontier.circuit_j.any() or frontier.standing_j.any()):  # no ends to find
+    if frontier.silent and (frontier.circuits or frontier.standing_j.any()):  # no ends to find
         too_much = without_upload(frontier)[1] > problem.energy_cap_j
         frontier.min_share[too_much] = np.inf
     return frontier
@@ -295,13 +332,18 @@ def power_end(frontier: Frontier) -> Array:
 def set_ends(frontier: Frontier) -> None:
     """Fills in where each frontier starts and ends: at all of the band, and at a limit of power or energy."""
     frontier.log_end[:] = power_end(frontier)
-    frontier.log_start[:] = _start(frontier, point(frontier, frontier.log_end).share)
-    limit_energy(frontier)
+    end = point(frontier, frontier.log_end)
+    frontier.log_start[:] = _start(frontier, end.share)
+    _end_at(frontier, end)
 
 
 def limit_energy(frontier: Frontier) -> None:
     """Moves ends back to where the energy meets its cap, and fills in what follows from the ends."""
-    end = point(frontier, frontier.log_end)
+    _end_at(frontier, point(frontier, frontier.log_end))
+
+
+def _end_at(frontier: Frontier, end: Point) -> None:
+    """Ends the frontiers at these points, or before where energy is limited."""
     over = np.flatnonzero(end.energy_j > frontier.energy_cap_j)
     if over.size:
         frontier.log_end[over] = _end_within_cap(frontier.take(over))
@@ -315,8 +357,8 @@ def _start(frontier: Frontier, end_share: Array) -> Array:
     """Where the share is 1, or the end if it is larger there."""
 
     def residual(log_y: Array) -> tuple[Array, Array]:
-        at = point(frontier, log_y)
-        return -np.log(at.share), -at.share_slope
+        at = _divide(frontier, log_y)
+        return -np.log(frontier.unit_share / (at.upload_fraction * at.y)), 1.0 + at.upload_slope
 
     log_unit = np.minimum(np.log(frontier.unit_share), frontier.log_end)
     guess = frontier.log_end + np.log(end_share) / 5

@@ -8,27 +8,37 @@ straight line in logarithms, so a handful of Newton steps settle it.
 import numpy as np
 
 from pmafl.allocation.frontier import Frontier, at_price, point, without_upload
-from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, rising_root
+from pmafl.allocation.roots import LEAST_SLOPE, NOT_ZERO, SMALL_STEP, rising_root
 from pmafl.allocation.sets import Allocation, Sets
 from pmafl.wireless import Array
 
+TURNS = 10  # of Newton's method on members and prices together
+LARGEST_STEP, LARGEST_PRICE_STEP = 2.0, 5.0  # of it
+FARTHEST = 20.0  # log of a price that a share is still taken as a power of
+FLATTEST = -1e-5  # slope of the share against the price, in logarithms
+Guess = tuple[Array, Array]  # log of each set's price, and log(y) of each member
 
-def joint(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:
+
+def joint(frontier: Frontier, sets: Sets, weight: Array, guess: Guess | None = None) -> Allocation:
     """Minimises the weighted energy of each set over shares and times.
 
     Members of weight 0 get the smallest share they can live with, so that all other band serves the rest.
+    A guess, as from a neighbouring set, saves steps.
     """
     members = frontier.take(sets.device)
     if frontier.silent:
         return _nothing_to_upload(members, sets, weight)
-    log_y = members.log_end.copy()
     paying = weight > 0
-    payers = sets.members(paying)
-    band = 1 - sets.sum(np.where(paying, 0.0, members.min_share))
-    band = np.where(payers.size > 0, band, 1.0)
-    log_price, log_y[paying] = _balance(
-        members.take(np.flatnonzero(paying)), payers, np.log(weight[paying]), band
-    )
+    if np.count_nonzero(paying) == paying.size:
+        log_price, log_y = _balance(members, sets, np.log(weight), np.ones(sets.count), guess)
+    else:
+        payers, chosen = sets.members(paying), np.flatnonzero(paying)
+        band = 1 - sets.sum(np.where(paying, 0.0, members.min_share))
+        band = np.where(payers.size > 0, band, 1.0)
+        log_y = members.log_end.copy()
+        if guess is not None:
+            guess = guess[0], guess[1][chosen]
+        log_price, log_y[chosen] = _balance(members.take(chosen), payers, np.log(weight[chosen]), band, guess)
     at = point(members, log_y)
     return Allocation(
         sets,
@@ -41,9 +51,13 @@ def joint(frontier: Frontier, sets: Sets, weight: Array) -> Allocation:
     )
 
 
-def _balance(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> tuple[Array, Array]:
+def _balance(
+    members: Frontier, sets: Sets, log_weight: Array, band: Array, guess: Guess | None
+) -> tuple[Array, Array]:
     """The price at which the members' shares fill each set's band, and log(y) of each member there."""
-    start, log_y = _approach(members, sets, log_weight, band)
+    start, log_y, settled = _approach(members, sets, log_weight, band, guess)
+    if settled:
+        return start, log_y
 
     def residual(log_price: Array) -> tuple[Array, Array]:
         nonlocal log_y
@@ -59,36 +73,52 @@ def _balance(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> t
     return log_price, at_price(members, log_price[sets.owner] - log_weight, log_y)
 
 
-def _approach(members: Frontier, sets: Sets, log_weight: Array, band: Array) -> tuple[Array, Array]:
-    """A price and points close to the balance: Newton's method on all members and prices together.
+def _approach(
+    members: Frontier, sets: Sets, log_weight: Array, band: Array, guess: Guess | None
+) -> tuple[Array, Array, bool]:
+    """Newton's method on all members and prices together, and whether it has arrived.
 
-    Each share is taken as a power of the price, with the exponent of its present point. It saves most of
-    the nested search, but only that search is sure to end at the balance.
+    Each share is taken as a power of the price, with the exponent of its present point. Nearly always the
+    steps become so small that nothing is left; where they do not, a nested search, which is sure to end at
+    the balance, goes on from there.
     """
-    equal_share = band / np.maximum(sets.size, 1)
-    log_y = np.minimum(np.log(1.5 * members.unit_share / equal_share[sets.owner]), members.log_end)
+    filled = sets.size > 0
+    if guess is None:
+        equal_share = band / np.maximum(sets.size, 1)
+        log_y = np.minimum(np.log(1.5 * members.unit_share / equal_share[sets.owner]), members.log_end)
+        log_price = np.zeros(sets.count)
+    else:
+        log_price, log_y = guess
+        log_y = np.minimum(log_y, members.log_end)
     end_log_price = members.end_log_price + log_weight
-    log_price = np.zeros(sets.count)
-    for turn in range(8):
+    settled = False
+    for turn in range(TURNS):
         at = point(members, log_y)
         worth = at.log_price + log_weight
-        if turn == 0:
+        if turn == 0 and guess is None:
             log_price = np.log(np.maximum(sets.sum(np.exp(worth) * at.share) / band, NOT_ZERO))
         exponent = at.share_slope / at.price_slope
         for _ in range(2):
             price = log_price[sets.owner]
+            share = at.share * np.exp(exponent * _within(price - worth, FARTHEST))
+            moving = share
             ended = price >= end_log_price
-            share = at.share * np.exp(exponent * _within(price - worth, 20.0))
-            share = np.where(ended, members.min_share, share)
+            if np.count_nonzero(ended):
+                share, moving = np.where(ended, members.min_share, share), np.where(ended, 0.0, share)
             total = np.maximum(sets.sum(share), NOT_ZERO)
-            slope = np.minimum(sets.sum(np.where(ended, 0.0, share * exponent)) / total, -0.01)
-            log_price = log_price + _within(np.log(band / total) / slope, 5.0)
-        step = _within((log_price[sets.owner] - worth) / at.price_slope, 2.0)
-        step = np.minimum(log_y + step, members.log_end) - log_y
-        log_y = log_y + step
-        if np.abs(step).max(initial=0.0) < 1e-3:
+            slope = np.minimum(sets.sum(moving * exponent) / total, FLATTEST)
+            price_step = _within(np.log(band / total) / slope, LARGEST_PRICE_STEP)
+            log_price = log_price + price_step
+            settled = not np.count_nonzero((np.abs(price_step) > SMALL_STEP) & filled)
+            if settled:
+                break
+        step = _within((log_price[sets.owner] - worth) / at.price_slope, LARGEST_STEP)
+        nearer = np.minimum(log_y + step, members.log_end)
+        settled = settled and not np.count_nonzero(np.abs(nearer - log_y) > SMALL_STEP)
+        log_y = nearer
+        if settled:
             break
-    return log_price, log_y
+    return np.where(filled, log_price, 0.0), log_y, settled
 
 
 def _within(step: Array, largest: float) -> Array:

@@ -12,6 +12,7 @@ LEAST_SLOPE = 1e-9  # of a sum that is all but flat: a root is sought with a slo
 STEPS = 200
 # Newton's error squares with each step: after a step this small, from a value this small, nothing is left.
 SMALL_STEP, SMALL_VALUE = 1e-8, 1e-6
+ROUNDING = 4e-15  # of an argument: no step can be told from none that is shorter
 
 
 def rising_root(
@@ -31,30 +32,37 @@ def rising_root(
         small_step, small_value: after such a step of Newton's method from such a value the search ends.
     """
     at = np.minimum(np.maximum(start, low), high)
-    low_tried = high_tried = np.zeros(at.shape, bool)
+    low, high = low.copy(), high.copy()
+    low_tried, high_tried = np.zeros(at.shape, bool), np.zeros(at.shape, bool)
     last = before_last = np.full(at.shape, np.inf)
     for turn in range(STEPS):
         value, slope = residual(at)
-        below, above = value <= 0, value >= 0
-        low, high = np.where(below, at, low), np.where(above, at, high)
-        low_tried, high_tried = low_tried | below, high_tried | above
-        newton = at - value / slope
-        good = (newton >= low) & (newton <= high)
+        below, above = value <= 0.0, value >= 0.0
+        np.copyto(low, at, where=below)
+        np.copyto(high, at, where=above)
+        low_tried |= below
+        high_tried |= above
+        step = at - value / slope
+        length = np.abs(step - at)
+        good = (step >= low) & (step <= high)
+        circling = None
         if turn >= 2:
             # Between inflections Newton's method may run in circles: its steps must halve every second time.
-            long = np.abs(newton - at) > np.maximum(before_last / 2, small_step)
-            circling = low_tried & high_tried & long
-            good &= ~circling
-        step = newton
-        if not good.all():
+            long = length > np.maximum(before_last * 0.5, small_step)
+            if np.count_nonzero(long):
+                circling = low_tried & high_tried & long
+                good &= ~circling
+        if np.count_nonzero(good) < good.size:
             middle = (low + high) / 2
-            end = np.where(newton < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
-            if turn >= 2:
+            end = np.where(step < low, np.where(low_tried, middle, low), np.where(high_tried, middle, high))
+            if circling is not None:
                 end = np.where(circling, middle, end)
-            step = np.where(good, newton, end)
-        before_last, last = last, np.abs(step - at)
-        at = step
-        rounding = 4e-15 * (1 + np.abs(at))
-        if (last <= np.where(good & (np.abs(value) < small_value), small_step, rounding)).all():
+            step = np.where(good, step, end)
+            length = np.abs(step - at)
+        before_last, last, at = last, length, step
+        small = (length <= small_step) & (np.abs(value) < small_value) & good
+        if np.count_nonzero(small) < small.size:
+            small |= length <= ROUNDING * (1.0 + np.abs(at))
+        if np.count_nonzero(small) == small.size:
             break
     return at

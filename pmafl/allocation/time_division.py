@@ -39,7 +39,7 @@ def time_division(frontier: Frontier, share: Array) -> tuple[Array, Array]:
 
     log_odds = rising_root(residual, np.minimum(low, high), high, high)
     compute, upload = 1 / (1 + np.exp(log_odds)), 1 / (1 + np.exp(-log_odds))
-    if not frontier.circuit_j.any():
+    if not frontier.circuits:
         return compute, upload
     circuit_j = np.maximum(frontier.circuit_j, NOT_ZERO)
     early_compute = np.maximum(np.cbrt(2 * frontier.compute_j / circuit_j), frontier.least_compute)

@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="PRESET|FILE", help="mnist, cifar10, a TOML file, a run directory, or - .")
+    str,
+    typer.Argument(
+        metavar="PRESET|FILE",
+        help="mnist, cifar10, watch, tracker, sensor, phone, a TOML file, a run directory, or - .",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be given many times."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
 ]
 
 EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="Processes here, or a Ray cluster.")]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Parallel processes; default one a core.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Parallel processes; default one per core.")]
 AddressOption = Annotated[str | None, typer.Option(help="Address of the Ray cluster.")]
 
 

@@ -34,7 +34,7 @@ def bound(
     devices: Annotated[int, typer.Option(min=1, help="Devices whose curvature is measured.")] = 10,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Hold the convergence bound, its constants measured on a run, against that run's training loss.
+    """Compare the convergence bound, with constants measured on a run, with that run's training loss.
 
     The first call trains the run again to measure along it, and keeps what it found in RUN_DIR/bound.json;
     after that, other schedules are answered at once.

@@ -44,7 +44,9 @@ def compare(
 ) -> None:
     """Run every combination of the varied settings for every seed, and compare them pair by pair.
 
-    The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
+    The settings come from a preset, a TOML file, a run directory, or - for standard input. Presets that
+    train: mnist and cifar10 (the paper's), watch (twenty smartwatches). Fleets whose rounds are scheduled
+    without training: tracker, sensor, phone.
     """
     from pmafl import comparison, plots
     from pmafl.display import comparison_tables, running, say_broken_budgets

@@ -69,7 +69,8 @@ def _list_known() -> None:
 
 def _summary(dataset: "Dataset | Known") -> str:
     shape = " x ".join(map(str, dataset.input_shape))
-    targets = f"{dataset.outputs} values to predict" if dataset.regression else f"{dataset.classes} classes"
+    values = "1 value" if dataset.outputs == 1 else f"{dataset.outputs} values"
+    targets = f"{values} to predict" if dataset.regression else f"{dataset.classes} classes"
     clients = f", of {len(dataset.client_names)} clients" if dataset.client_names else ""
     return (
         f"{dataset.name}: {dataset.train_samples} training and {dataset.test_samples} test samples "

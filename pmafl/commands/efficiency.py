@@ -26,7 +26,7 @@ def efficiency(
         bool, typer.Option("--json", help="Print JSON only, with one entry per device.")
     ] = False,
 ) -> None:
-    """Hold scheduled samples against a bound that no schedule can exceed, and show what each device used.
+    """Compare scheduled samples with a bound that no schedule can exceed, and show what each device used.
 
     A run directory is judged by its records. Settings, or a run directory with other settings, are scheduled
     first, without learning.
@@ -83,6 +83,6 @@ def table(result: Efficiency) -> Table:
     worst = f"device {used.argmax()}: {used.max():.2%}"
     rows.add_row("largest spender", worst if used.max() <= 1 + 1e-9 else f"{worst}, over its budget")
     spread = f"{turns.min():.0f} to {turns.max():.0f}, mean {turns.mean():.1f}, spread {result.spread:.0%}"
-    rows.add_row("rounds a device takes part in", spread)
+    rows.add_row("turns per device", spread)
     rows.add_row("least served", f"device {turns.argmin()}: {turns.min():.0f} rounds")
     return rows

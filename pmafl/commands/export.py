@@ -10,7 +10,7 @@ from pmafl.errors import InputError
 
 
 def export(
-    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run that trained.")],
     device: Annotated[int | None, typer.Option(help="The model of this device, counted from 0.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="The models of all devices.")] = False,
     round_: Annotated[

@@ -24,7 +24,7 @@ GoalOption = Annotated[
     typer.Option(
         "--goal",
         metavar="TEXT",
-        help='"battery >= 2 years", "95% of the devices once a day", "200 participations a device within 30 '
+        help='"battery >= 2 years", "95% of the devices once a day", "200 turns per device within 30 '
         'days", "samples >= 100000 a day" or "round <= 30 s". May be repeated; all must be met.',
     ),
 ]
@@ -146,18 +146,18 @@ FREE = {
 
 
 WORDS = {
-    "deadline_s": "{:g} s a round",
-    "rounds_per_day": "{:g} rounds a day",
+    "deadline_s": "{:g} s per round",
+    "rounds_per_day": "{:g} rounds per day",
     "band_share": "{:.0%} of the band",
     "budget_j": "a budget of {:g} J",
     "shared_layers": "{} shared layers",
-    "upload_bits_per_parameter": "{} bits a parameter",
+    "upload_bits_per_parameter": "{} bits per parameter",
     "upload_bits": "uploads of {:g} bits",
 }
 
 
 def free_names(found: Answer) -> list[str]:
-    """What differs between choices; deadline and rounds a day at least."""
+    """What differs between choices; deadline and rounds per day at least."""
     choices = [one.choice for one in found.forecasts]
     always = ("deadline_s", "rounds_per_day")
     return [name for name in FREE if name in always or len({getattr(c, name) for c in choices}) > 1]

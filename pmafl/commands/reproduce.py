@@ -48,7 +48,7 @@ def reproduce(
     ] = "chosen",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run these curves alone, as in 'pma, 10 of *' or '!rs-wel*'; may be given again."),
+        typer.Option(help="Run these curves alone, as in 'pma, 10 of *' or '!rs-wel*'; may be repeated."),
     ] = None,
     set_: SetOption = None,
     out: Annotated[Path, typer.Option(help="Directory of the runs; done runs in it are kept.")] = Path(

@@ -49,9 +49,11 @@ def run(
         bool, typer.Option("--live", help="Serve the run's page on this machine while it goes on.")
     ] = False,
 ) -> None:
-    """Run a federation from end to end and draw it. An interrupted run goes on with --resume.
+    """Run federated learning from end to end, and draw it. An interrupted run goes on with --resume.
 
-    The settings come from a preset (mnist, cifar10), a TOML file, a run directory, or - for standard input.
+    The settings come from a preset, a TOML file, a run directory, or - for standard input. Presets that
+    train: mnist and cifar10 (the paper's), watch (twenty smartwatches). Fleets whose rounds are scheduled
+    without training: tracker, sensor, phone.
     """
     from pmafl import budgets, runs
     from pmafl import callbacks as logs
@@ -73,30 +75,31 @@ def run(
     callbacks += [log_to(place) for log_to, place in ((logs.wandb, wandb), (logs.mlflow, mlflow)) if place]
     team: Any = {"workers": workers, "engine": engine, "address": address}
     console = screen()
-    try:
-        with watching(console) as watch, _beside(directory, live) as server:
+    with _beside(directory, live) as server:  # until the end: pages see the last round while it is drawn
+        try:
+            with watching(console) as watch:
 
-            def begin(world: World, done: int) -> None:
-                if server is not None:
-                    console.print(f"live at {server.begin()}", soft_wrap=True)
-                watch.begin(world, done)
+                def begin(world: World, done: int) -> None:
+                    if server is not None:
+                        console.print(f"live at {server.begin()}", soft_wrap=True)
+                    watch.begin(world, done)
 
-            seen: list[Callback] = [watch, *callbacks]
-            if settings is None:
-                summary = runs.execute(this, seen, rounds=rounds, begin=begin, **team)
-            else:
-                summary = runs.run(this, settings, seen, begin=begin, **team)
-    except KeyboardInterrupt:
-        if (directory / "settings.toml").is_file():
-            console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
-        raise
-    from pmafl.page import write_run_page  # what draws is slow to load, and not needed before
-    from pmafl.plots import plot_run
+                seen: list[Callback] = [watch, *callbacks]
+                if settings is None:
+                    summary = runs.execute(this, seen, rounds=rounds, begin=begin, **team)
+                else:
+                    summary = runs.run(this, settings, seen, begin=begin, **team)
+        except KeyboardInterrupt:
+            if (directory / "settings.toml").is_file():
+                console.print(f"stopped; go on with: pmafl run --resume {directory}", soft_wrap=True)
+            raise
+        from pmafl.page import write_run_page  # what draws is slow to load, and not needed before
+        from pmafl.plots import plot_run
 
-    console.print(summary_table(summary))
-    say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
-    plot_run(this)
-    page = write_run_page(this)
+        console.print(summary_table(summary))
+        say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
+        plot_run(this)
+        page = write_run_page(this)
     console.print(f"records and plots are in {directory}; start with {page}", soft_wrap=True)
 
 

@@ -25,7 +25,7 @@ def schedule(
     policy: Annotated[str, typer.Option(help="Scheduling policy, or package.module:function.")] = "dual",
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option of the policy; may be given many times."),
+        typer.Option("--option", metavar="KEY=VALUE", help="Option of the policy; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of policies that draw at random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

@@ -21,7 +21,7 @@ def serve(
     policy: Annotated[str, typer.Option(help="Policy of requests that name none.")] = "dual",
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option of that policy; may be given many times."),
+        typer.Option("--option", metavar="KEY=VALUE", help="Option of that policy; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of policies that draw at random.")] = 0,
     token_file: Annotated[
@@ -30,7 +30,7 @@ def serve(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one per core.")] = None,
     waiting: Annotated[int, typer.Option(min=0, help="Questions that may wait for a process.")] = 64,
     max_bytes: Annotated[int, typer.Option(min=1, help="Largest problem.")] = 8 * 2**20,
     body_seconds: Annotated[float, typer.Option(min=0.1, help="Time for a problem to arrive.")] = 10.0,

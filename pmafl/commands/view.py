@@ -11,6 +11,8 @@ import typer
 
 from pmafl.commands import screen
 
+NICENESS = 10  # a tenth of a core that others want, which is enough to answer within a second
+
 
 def view(
     path: Annotated[
@@ -43,7 +45,12 @@ def view(
 
 
 def _serve(path: Path, port: int | None, open_: bool, until_closed: bool) -> None:
-    """Until interrupted, which is how one ends it; `until_closed`: until standard input is closed."""
+    """Until interrupted, which is how one ends it.
+
+    `until_closed`: beside a run, which comes first, until that closes standard input.
+    """
+    if until_closed and hasattr(os, "nice"):
+        os.nice(NICENESS)
     from pmafl.page import address_of, open_server, serve
 
     server = open_server(path, port)

@@ -20,6 +20,7 @@ from pmafl.errors import InputError
 TEST_EVERY = 5
 CHUNK = 4096
 LARGEST_ID = 2**31 - 1
+TOO_LARGE_LABEL = 2.0**63  # for the whole numbers that labels are kept as
 AS_SETTINGS_SAY = Reading()
 
 Arrays = dict[str, NDArray[Any]]
@@ -168,6 +169,11 @@ def _targets(array: NDArray[Any], reading: Reading, where: str) -> tuple[NDArray
     if array.dtype.kind in "US" and reading.task != "regression" and array.ndim == 1 and len(array):
         words, labels = np.unique(array, return_inverse=True)
         return labels.astype(np.int64), tuple(map(_word, words))
+    if reading.task != "regression" and _are_one_hot(array):
+        raise InputError(
+            f"{where} has shape {array.shape} with a single 1 per sample, a column per class; must be the "
+            f"number of each sample's class (y.argmax(1)), or values to predict (data.task = 'regression')"
+        )
     if reading.task == "regression" or (reading.task == "auto" and _are_values(array)):
         return _values(array, where), ()
     return _labels(array, where), ()
@@ -200,6 +206,12 @@ def _are_values(array: NDArray[Any]) -> bool:
     return array.ndim == 2 or not _are_whole(array)
 
 
+def _are_one_hot(array: NDArray[Any]) -> bool:
+    if array.dtype.kind not in "buif" or array.ndim != 2 or array.shape[1] < 2 or not len(array):
+        return False
+    return bool(((array == 0) | (array == 1)).all() and (array.sum(axis=1) == 1).all())
+
+
 def _are_whole(array: NDArray[Any]) -> bool:
     return bool(np.isfinite(array).all() and (array == np.floor(array)).all())
 
@@ -217,13 +229,13 @@ def _values(array: NDArray[Any], where: str) -> FloatArray:
 
 def _labels(array: NDArray[Any], where: str) -> IntArray:
     whole = array.dtype.kind in "bui" or (array.dtype.kind == "f" and _are_whole(array))
-    if array.ndim != 1 or not whole or (array < 0).any():
-        raise InputError(
-            f"{where} is {array.dtype} of shape {array.shape}; must be a whole number 0, 1, 2 ... a sample, "
-            f"or values to predict (data.task = 'regression')"
-        )
-    with np.errstate(invalid="ignore"):  # too large a label becomes a wrong one, which is refused later
-        return array.astype(np.int64)
+    right = "must be a whole number 0, 1, 2 ... a sample, or values to predict (data.task = 'regression')"
+    if array.ndim != 1 or not whole:
+        raise InputError(f"{where} is {array.dtype} of shape {array.shape}; {right}")
+    outside = np.flatnonzero((array < 0) | (array.astype(np.float64) >= TOO_LARGE_LABEL))
+    if len(outside):
+        raise InputError(f"{where}: sample {outside[0]} has label {array[outside[0]]}; {right}")
+    return array.astype(np.int64)
 
 
 def _clients(own: Arrays, where: str) -> tuple[IntArray | None, IntArray | None, tuple[str, ...]]:

@@ -102,7 +102,7 @@ def shards(
 ) -> IntArray:
     """The paper's split: every class in 2K/10 equal shards, two shards at random to each device.
 
-    In general shards_per_device * K / classes shards a class, which must be a whole number. All samples are
+    In general shards_per_device * K / classes shards per class, which must be a whole number. All samples are
     dealt out, so device sizes differ as class sizes do; two shards of a device may be of one class.
     """
     classes = len(class_sizes)
@@ -115,7 +115,7 @@ def shards(
         )
     if class_sizes.min() < per_class:
         raise InputError(
-            f"fleet.devices = {devices}: needs {per_class} shards a class, but the smallest class has only "
+            f"fleet.devices = {devices}: needs {per_class} shards per class, but the smallest class has only "
             f"{class_sizes.min()} samples; use fewer devices or shards"
         )
     shard_sizes = (class_sizes[:, None] + np.arange(per_class)) // per_class
@@ -144,7 +144,7 @@ def sized_shards(
             if not weights.any():
                 raise InputError(
                     f"fleet.samples: device {device} needs {part} samples of one class, but no class has "
-                    f"more than {left.max()} left; ask for fewer samples or more shards a device"
+                    f"more than {left.max()} left; ask for fewer samples or more shards per device"
                 )
             label = rng.choice(len(left), p=weights / weights.sum())
             counts[device, label] += part

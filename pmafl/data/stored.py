@@ -75,11 +75,23 @@ def _read_folder(folder: Path, reading: Reading) -> Arrays:
 def _check_shapes(own: Arrays, parts: dict[str, list[NDArray[Any]]]) -> None:
     for name, values in own.items():
         if values.ndim == 0:
-            raise arrays.Unreadable(f"has one number as {name!r}; must be an entry a sample")
-        if name in parts and (first := parts[name][0]).shape[1:] != values.shape[1:]:
+            raise arrays.Unreadable(f"has one number as {name!r}; must be one entry per sample")
+        if name not in parts:
+            continue
+        first = parts[name][0]
+        if first.shape[1:] != values.shape[1:]:
             raise arrays.Unreadable(
                 f"has {name} of {values.shape[1:]} a sample, but files before it of {first.shape[1:]}"
             )
+        if _kind(first) != _kind(values):
+            raise arrays.Unreadable(f"has {_kind(values)} in {name}, but files before it have {_kind(first)}")
+
+
+def _kind(values: NDArray[Any]) -> str:
+    """What must be the same in all files, for joined they would become something else."""
+    if values.dtype.kind in "US":
+        return "words"
+    return "bytes" if values.dtype == np.uint8 and values.ndim > 1 else "numbers"  # labels may be of any type
 
 
 def _read_table(path: Path, reading: Reading) -> Arrays:

@@ -90,7 +90,7 @@ class Evidence:
         kept = self._known(self.study.jobs, method, value)
         devices = summaries(kept, "scheduled_devices_per_round").min()
         if self.study.scale.fewer_devices and method != "local" and devices < FEWEST_DEVICES:
-            raise NotTested(f"{devices:.1f} devices a round are hardly an average")
+            raise NotTested(f"{devices:.1f} devices per round are hardly an average")
         return kept
 
     def _known(self, jobs: Sequence[Job], method: str, value: Value) -> list[Kept]:

@@ -29,7 +29,7 @@ from pmafl import data, plugins
 from pmafl.data import from_arrays, read_own
 from pmafl.errors import InputError
 from pmafl.flower.messages import Profile, Task
-from pmafl.settings import parse
+from pmafl.settings import Settings, parse
 from pmafl.world import World, channel_gain, wireless_world
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Device:
     """The device that a node is in one run."""
 
     def __init__(self, task: Task, context: Context) -> None:
-        self.task, self.settings = task, parse(task.settings)
+        self.task, self.settings = task, _settings(task.settings)
         plugins.search(self.settings.run.plugin_path)
         self._config = context.node_config
         self._shared_state = str(context.run_config.get("state-dir", ""))
@@ -164,13 +164,18 @@ def _counter_uj(path: str) -> int | None:
 
 
 # A simulation runs many devices in one process: what they have in common is built once.
+@lru_cache(maxsize=2)  # every message brings them
+def _settings(text: str) -> Settings:
+    return parse(text)
+
+
 @lru_cache(maxsize=1)
 def _world(settings: str) -> World:
-    return wireless_world(parse(settings))
+    return wireless_world(_settings(settings))
 
 
 @lru_cache(maxsize=1)
 def _split(settings: str) -> tuple[data.Dataset, data.Partition]:
-    parsed = parse(settings)
+    parsed = _settings(settings)
     dataset = data.load_data(parsed.data)
     return dataset, data.split_data(parsed, dataset)

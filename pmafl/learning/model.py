@@ -196,7 +196,7 @@ def build_module(
 ) -> nn.Module:
     """The network that the settings name, as it was written, its initial weights drawn from `rng`."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**63)))
+        torch.default_generator.manual_seed(int(rng.integers(2**63)))  # networks are built on the CPU
         if learning.model in ARCHITECTURES:
             if form.tokens:
                 raise InputError(
@@ -265,12 +265,15 @@ def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(samples).shape)
+            scores: object = module(samples)
     except Exception as error:
         ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
         reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
         raise InputError(f"{setting}: does not take {reason}") from error
-    if shape != (2, classes):
+    if not isinstance(scores, Tensor):
+        kind = type(scores).__name__
+        raise InputError(f"{setting}: gives a {kind} for 2 samples; must give one tensor, (2, {classes})")
+    if (shape := tuple(scores.shape)) != (2, classes):
         raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
     for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:

@@ -1,4 +1,4 @@
-"""Uploads as they go over the air: 32, 16 or 8 bits a parameter.
+"""Uploads as they go over the air: 32, 16 or 8 bits per parameter.
 
 A payload is a tuple of tensors whose bytes are exactly the Q bits that the radio is charged for
 (`workload.upload_bits`). 16 bits are IEEE half precision. 8 bits are signed integers with one 32-bit scale

@@ -44,6 +44,7 @@ comparison.drawDifferences = () => {
   }
   page.fill("differences", "pairs", columns);
   const plot = page.plot("differences");
+  plot.left[0].ticker.desired_num_ticks = Math.min(data.variations.length, 20);
   plot.y_range.setv({start: data.variations.length + 0.7, end: 0.3}); // the first on top
   plot.below[0].axis_label = `difference in ${data.table.metrics[metric][1]}`;
   page

@@ -15,7 +15,7 @@ from pmafl.comparison import METRICS, Estimate, Job, Row, label, present_metrics
 from pmafl.curves import CURVES, Band, by_variation, read_curves
 from pmafl.errors import InputError
 from pmafl.page import figures
-from pmafl.page.run import GLOSSARY
+from pmafl.page.run import glossary
 from pmafl.runs import read_summary
 
 
@@ -33,6 +33,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
     if len(whole) < len({job.variation for job in jobs}) or len(done) < len(jobs):
         notes.append(f"{len(done)} of {len(jobs)} runs are finished; variations that lack some are left out.")
     curves = read_curves(list(whole.values()))
+    word = "error" if "error" in curves.bands else "accuracy"
     drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves.bands}
     drawn["differences"] = _differences()
     data = {
@@ -50,7 +51,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
         "table": _table(rows),
         "figures": figures.items(drawn),
         "glossary": {
-            name: GLOSSARY[name] for name in ("accuracy", "worst tenth", "energy", "seconds", "joules")
+            name: glossary(word)[name] for name in (word, "worst tenth", "energy", "seconds", "joules")
         }
         | {
             "interval": "half-width of the 95% interval of a mean over seeds, by Student's t",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bokeh.embed import json_item
+from bokeh.document import Document
 from bokeh.models import (
     BasicTicker,
     BoxZoomTool,
@@ -45,6 +45,10 @@ class Score(NamedTuple):
     factor: float
     unit: str
 
+    @property
+    def word(self) -> str:
+        return self.title.lower()
+
 
 Draw = Callable[[Figure, ColumnDataSource], None]
 
@@ -68,6 +72,7 @@ def blank(name: str, title: str, x: str, y: str, height: int = SMALL_PX, **more:
     drawing.toolbar.logo = None
     drawing.toolbar.autohide = True
     drawing.min_border_right = 12
+    drawing.xaxis.ticker = BasicTicker(desired_num_ticks=5)  # more overlap on a phone
     return drawing
 
 
@@ -79,6 +84,8 @@ def legend(drawing: Figure, entries: dict[str, list[Any]]) -> None:
     """Above the axes, where it hides nothing."""
     items = [LegendItem(label=label, renderers=renderers) for label, renderers in entries.items()]
     layout = Legend(items=items, orientation="horizontal", location="left", border_line_color=None)
+    if len(items) > 3:  # in two rows, as a phone is narrow
+        layout.ncols = 2
     layout.update(margin=0, padding=2, spacing=12, label_text_font_size="12px", background_fill_alpha=0)
     drawing.add_layout(layout, "above")
 
@@ -145,8 +152,11 @@ def cell_map(side_m: float) -> Figure:
     return drawing
 
 
-def division(deadline_s: float) -> Figure:
-    """A round's time and band: a bar per device, as high as its share, computing and then uploading."""
+def division(deadline_s: float, receives: bool) -> Figure:
+    """A round's time and band: a bar per device, as high as its share, computing and then uploading.
+
+    Where receiving takes time, it comes first.
+    """
     drawing = blank(
         "division",
         "Band and deadline of the round",
@@ -156,10 +166,14 @@ def division(deadline_s: float) -> Figure:
         x_range=Range1d(0, 1.06 * deadline_s),
         y_range=Range1d(0, 100),
     )
-    bars = source("bars", "bottom", "top", "computed", "done", "device", "energy")
+    bars = source("bars", "bottom", "top", "received", "computed", "done", "device", "energy")
     style: dict[str, Any] = {"source": bars, "top": "top", "bottom": "bottom", "line_color": "#888888"}
-    computing = drawing.quad(left=0, right="computed", fill_color=YELLOW, **style, line_width=0.5)
-    uploading = drawing.quad(left="computed", right="done", fill_color=SKY, **style, line_width=0.5)
+    style["line_width"] = 0.5
+    drawn = (
+        {"receiving": [drawing.quad(left=0, right="received", fill_color=PINK, **style)]} if receives else {}
+    )
+    drawn["computing"] = [drawing.quad(left="received", right="computed", fill_color=YELLOW, **style)]
+    drawn["uploading"] = [drawing.quad(left="computed", right="done", fill_color=SKY, **style)]
     names = source("names", "y", "name")
     small: dict[str, Any] = {"text_baseline": "middle", "text_font_size": "10px", "x_offset": 4}
     drawing.text(0, "y", text="name", source=names, **small)
@@ -167,12 +181,15 @@ def division(deadline_s: float) -> Figure:
     tooltips = [
         ("device", "@device"),
         ("band, from and to (%)", "@bottom{0.[00]} - @top{0.[00]}"),
+        *([("received after (s)", "@received{0.[000]}")] if receives else []),
         ("computed after (s)", "@computed{0.[000]}"),
         ("uploaded after (s)", "@done{0.[000]}"),
         ("energy (J)", "@energy{0.[0000]}"),
     ]
-    drawing.add_tools(HoverTool(renderers=[computing, uploading], tooltips=tooltips))
-    legend(drawing, {"computing": [computing], "uploading": [uploading]})
+    drawing.add_tools(
+        HoverTool(renderers=[bar for part in drawn.values() for bar in part], tooltips=tooltips)
+    )
+    legend(drawing, drawn)
     return drawing
 
 
@@ -306,5 +323,10 @@ def device_story(
 
 
 def items(figures: dict[str, Figure]) -> dict[str, Any]:
-    """Figures as BokehJS takes them."""
-    return {name: json_item(drawing) for name, drawing in figures.items()}
+    """Figures as BokehJS takes them, each a document of its own."""
+    found = {}
+    for name, drawing in figures.items():
+        document = Document()
+        document.add_root(drawing)
+        found[name] = document.to_json(deferred=False)
+    return found

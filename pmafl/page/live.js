@@ -8,35 +8,39 @@ run.live = async (data) => {
     place.hidden = false;
     if (place.textContent !== text) place.textContent = text;
   };
-  let {records, rounds} = data;
-  const started = rounds > 0;
-  const told = (finished) =>
+  let {records, rounds, finished} = data;
+  const told = () =>
     finished ? "live: the run is finished" : `live: ${rounds} of ${run.head.rounds} rounds`;
+  // What the server has to say; null where nobody answers, or is killed while he does.
+  const ask = async () => {
+    try {
+      const answer = await fetch(`rounds?records=${encodeURIComponent(records)}&have=${rounds}`);
+      const content = answer.status === 200 ? await answer.arrayBuffer() : await answer.text();
+      return {status: answer.status, content};
+    } catch {
+      return null;
+    }
+  };
   await run.open(data);
-  for (const part of data.more) run.grow(part);
-  say(told(data.finished));
+  say(told());
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     if (document.hidden) continue;
-    let answer;
-    try {
-      answer = await fetch(`rounds?records=${encodeURIComponent(records)}&have=${rounds}`);
-      if (answer.status === 205) return location.reload();
-      if (!answer.ok) {
-        say(`live: ${await answer.text()}`);
-        continue;
-      }
-      const found = await page.unpack(new Uint8Array(await answer.arrayBuffer()));
-      if (!started && found.rounds) return location.reload();
-      for (const part of found.more) run.grow(part);
-      ({records, rounds} = found);
-      say(told(found.finished));
-    } catch (error) {
-      if (answer) throw error;
-      say(
-        "live: no answer from the server; the run has ended or was stopped, and the page goes on if it does",
-      );
+    const answer = await ask();
+    if (answer === null) {
+      if (!finished)
+        say("live: no answer from the server; the run was stopped, and the page goes on when it does");
+      continue;
     }
+    if (answer.status === 205) return location.reload();
+    if (answer.status !== 200) {
+      say(`live: ${answer.content}`);
+      continue;
+    }
+    const found = await page.unpack(new Uint8Array(answer.content));
+    for (const part of found.more) run.grow(part);
+    ({records, rounds, finished} = found);
+    say(told());
   }
 };
 

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,11 +27,10 @@ from pmafl.page import story
 from pmafl.page.document import render
 from pmafl.page.packing import pack
 from pmafl.page.run import head, new_story
-from pmafl.runs import open_run
+from pmafl.runs import FEDERATION, open_run
 
 HOST, PORT, PORTS_TRIED = "127.0.0.1", 8765, 20
 RECORDS, SETTINGS = "rounds.jsonl", "settings.toml"
-LAST_LOOK_S = 2.5  # that a page gets to see the end of a run
 
 
 class Follower:
@@ -74,11 +72,11 @@ class Follower:
     def page(self) -> dict[str, Any]:
         """All that a new page needs."""
         first, *more = self.batches
-        return {"head": head(self._story, first), "part": first, "more": more, **self._whence()}
+        return {"head": head(self._story), "part": first, "more": more, **self._whence()}
 
     def since(self, name: str, rounds: int) -> dict[str, Any] | None:
         """What a page that has so many rounds lacks; None where it must be loaded again."""
-        if name != self.name or rounds not in self.ends or (rounds == 0 and self.ends[-1]):
+        if name != self.name or rounds not in self.ends:
             return None
         return {"more": self.batches[self.ends.index(rounds, 1) :], **self._whence()}
 
@@ -87,8 +85,14 @@ class Follower:
         return {"records": self.name, "rounds": self.ends[-1], "finished": finished}
 
     def _tell(self, rows: list[dict[str, Any]]) -> None:
+        """Another batch; where it brings what no page shows yet, such as the first test, pages load again."""
+        shown = set(self._story.shows)
+        if not self.ends[-1]:  # a page of no rounds is not added to
+            self.batches, self.ends = [], [0]
         self.batches.append(self._story.tell(rows))
         self.ends.append(self.ends[-1] + len(rows))
+        if self._story.shows != shown:
+            self.name = secrets.token_hex(8)
 
     def _is_the_same(self) -> bool:
         """Whether the last line that was read still stands where it stood, under the same settings."""
@@ -101,10 +105,13 @@ class Follower:
         except FileNotFoundError:
             return not self._last
 
-    def _settings_now(self) -> bytes:
-        with contextlib.suppress(FileNotFoundError):
-            return files.read_bytes(self.directory / SETTINGS)
-        return b""
+    def _settings_now(self) -> list[bytes]:
+        """Also what real devices said of themselves, which is written after the settings."""
+        found = []
+        for name in (SETTINGS, FEDERATION):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(files.read_bytes(self.directory / name))
+        return found
 
     def _new_rows(self) -> list[dict[str, Any]]:
         """Complete lines behind those that were read; the last may be half written."""
@@ -156,7 +163,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
         elif path == "/rounds":
             name, rounds = query.get("records", [""])[0], query.get("have", ["0"])[0]
-            lacking = follower.since(name, int(rounds) if rounds.isdecimal() else 0)
+            lacking = follower.since(name, int(rounds) if rounds.isdecimal() else -1)
             if lacking is None:
                 self._send(HTTPStatus.RESET_CONTENT, "text/plain", b"")
             else:
@@ -236,11 +243,9 @@ class Beside:
         return f"http://{HOST}:{port}/"
 
     def end(self) -> None:
-        """Let pages see the end, then stop."""
+        """Stop; the pages keep what they have."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            time.sleep(LAST_LOOK_S)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()

@@ -51,7 +51,7 @@ const page = {
   prepare(items) {
     const {Document} = Bokeh.require("document");
     Bokeh.set_log_level("error"); // an empty figure has no range, which is no news
-    for (const [name, item] of Object.entries(items)) page.documents.set(name, Document.from_json(item.doc));
+    for (const [name, item] of Object.entries(items)) page.documents.set(name, Document.from_json(item));
   },
 
   // Show a figure in its place, with what it means and two ways to save it under it.
@@ -80,6 +80,13 @@ const page = {
     page.shown.set(name, views.get(plot));
     await new Promise((resolve) => setTimeout(resolve)); // let the browser paint it before the next
     return plot;
+  },
+
+  // A map is as wide as it is high on a phone, too.
+  square(name, place) {
+    const COLOUR_BAR_PX = 110,
+      plot = page.plot(name);
+    plot.height = Math.min(plot.height, page.byId(place).clientWidth + COLOUR_BAR_PX);
   },
 
   plot: (name) => page.documents.get(name)?.all_roots[0],
@@ -180,19 +187,15 @@ const page = {
     const body = page.element("tbody");
     for (const row of rows) {
       const line = page.element("tr");
-      line.append(
-        ...row.map((cell) => (cell instanceof Node ? wrap(cell) : page.element("td", String(cell)))),
-      );
+      row.forEach((cell, column) => {
+        const made = page.element("td", undefined, {"data-column": header?.[column] ?? ""});
+        made.append(cell instanceof Node ? cell : String(cell));
+        line.append(made);
+      });
       body.append(line);
     }
     table.append(body);
     return table;
-
-    function wrap(node) {
-      const cell = page.element("td");
-      cell.append(node);
-      return cell;
-    }
   },
 
   list(id, entries) {
@@ -211,12 +214,12 @@ const page = {
     return {colour: colours[index % colours.length], dash};
   },
 
-  // Lines with intervals around them: for each its number, places, means and half-widths.
+  // Lines with intervals around them: for each its number, places, means and half-widths. None is negative.
   bands(name, lines) {
     const columns = {xs: [], ys: [], bands_x: [], bands_y: [], colour: [], dash: [], number: []};
     for (const {index, x, mean, half} of lines) {
       const {colour, dash} = page.style(index);
-      const low = x.map((_, i) => mean[i] - (half[i] || 0));
+      const low = x.map((_, i) => Math.max(mean[i] - (half[i] || 0), 0));
       const high = x.map((_, i) => mean[i] + (half[i] || 0));
       columns.xs.push(x);
       columns.ys.push(Array.from(mean));

@@ -173,6 +173,7 @@ plan.open = async (data) => {
     "Each point is a choice; filled ones nothing beats.",
   );
   front.on_event("tap", plan.tap);
+  page.square("rings", "place-rings");
   await page.show(
     "rings",
     page.byId("place-rings"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColorBar, HoverTool, LinearColorMapper, NumeralTickFormatter
+from bokeh.models import BasicTicker, ColorBar, HoverTool, LinearColorMapper, NumeralTickFormatter
 from bokeh.palettes import Cividis256
 
 from pmafl import files
@@ -125,6 +125,7 @@ def _front() -> Any:
 def _rings(widest_m: float) -> Any:
     """The cell in rings, each in the colour of how much of it takes part."""
     drawing = figures.blank("rings", "Who can take part", "metres", "metres", 460, match_aspect=True)
+    drawing.xaxis.ticker = BasicTicker(desired_num_ticks=4)  # long numbers
     corners = np.array([-widest_m, widest_m]) * 1.05
     drawing.scatter(corners, corners, size=1, alpha=0)
     mapper = LinearColorMapper(palette=Cividis256, low=0, high=100)

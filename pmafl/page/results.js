@@ -35,9 +35,9 @@ results.drawClaims = () => {
     }
     const number = claim.paper === null ? "–" : page.number(claim.paper, 3);
     const where = [claim.where, claim.dataset, claim.reading].filter(Boolean).join(", ");
-    return [text, where, claim.scale, number, results.value(claim), results.verdict(claim.verdict)];
+    return [text, results.verdict(claim.verdict), results.value(claim), number, claim.scale, where];
   });
-  const header = ["claim", "where", "our runs", "paper", "ours", "verdict"];
+  const header = ["claim", "verdict", "ours", "paper", "our runs", "where"];
   page.byId("claims").replaceChildren(page.table(rows, header));
 };
 

@@ -17,7 +17,7 @@ run.start = (data) => {
   run.place = new Map([...run.devices.number].map((number, index) => [number, index]));
   run.part = null;
   run.keys = new Map(); // states of some rounds, from which others follow
-  run.take(data.part);
+  for (const part of [data.part, ...(data.more ?? [])]) run.take(part);
 };
 
 run.take = (part) => {

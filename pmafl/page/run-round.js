@@ -95,16 +95,18 @@ run.drawChosen = () => {
 
 run.drawDivision = () => {
   const {turns} = run.part;
-  const bars = {bottom: [], top: [], computed: [], done: [], device: [], energy: []};
+  const bars = {bottom: [], top: [], received: [], computed: [], done: [], device: [], energy: []};
   const names = {y: [], name: []};
   const LEAST_NAMED = 3.9; // percent: lower bars have no room for a name
   let height = 0;
   for (const entry of run.entries()) {
     const share = 100 * turns.bandwidth_share[entry];
-    const computed = turns.compute_time_s[entry];
+    const received = run.devices.received_s[turns.device[entry]];
+    const computed = received + turns.compute_time_s[entry];
     const number = run.devices.number[turns.device[entry]];
     bars.bottom.push(height);
     bars.top.push(height + share);
+    bars.received.push(received);
     bars.computed.push(computed);
     bars.done.push(computed + turns.upload_time_s[entry]);
     bars.device.push(number);

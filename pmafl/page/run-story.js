@@ -95,18 +95,21 @@ run.drawStory = () => {
     index = words ? words[0].indexOf(at) : -1;
   if (index >= 0) facts.push([`round ${run.round() + 1}`, words[1][index]]);
   page.list("story-facts", facts);
-  const MOST = 500;
+  const MOST = 500,
+    receives = devices.received_s[at] > 0;
   const rows = mine
     .slice(-MOST)
     .map(([round, entry]) => [
       round,
       page.percent(part.turns.bandwidth_share[entry], 2),
+      ...(receives ? [page.number(devices.received_s[at])] : []),
       page.number(part.turns.compute_time_s[entry]),
       page.number(part.turns.upload_time_s[entry]),
       page.number(part.turns.frequency_hz[entry] / 1e9),
       page.number(part.turns.power_w[entry]),
       page.number(part.turns.compute_energy_j[entry]),
       page.number(part.turns.upload_energy_j[entry]),
+      page.number(part.turns.energy_j[entry]),
       page.number(part.turns.train_loss[entry]),
     ]);
   page
@@ -115,12 +118,14 @@ run.drawStory = () => {
       page.table(rows, [
         "round",
         "band",
+        ...(receives ? ["receives (s)"] : []),
         "computes (s)",
         "uploads (s)",
         "clock (GHz)",
         "power (W)",
         "compute (J)",
         "upload (J)",
+        "in all (J)",
         "training loss",
       ]),
     );

@@ -216,18 +216,17 @@ run.open = async (data) => {
   run.controls();
   run.listen();
   page.byId("device").max = head.total_devices - 1;
-  page.prepare(head.figures);
-  const COLOUR_BAR_PX = 110,
-    wide = page.byId("place-map").clientWidth;
-  page.plot("map").height = Math.min(page.plot("map").height, wide + COLOUR_BAR_PX); // a phone's cell is square too
-  const none = !run.part.frames.length;
-  if (none) page.byId("happened").textContent = "No round is done yet.";
-  else {
-    run.frame = run.part.frames.length - 1;
-    page.byId("slider").value = run.frame + 1;
-    run.drawCurves();
-    run.draw();
+  if (!run.part.frames.length) {
+    page.byId("happened").textContent = "No round is done yet.";
+    page.ready();
+    return;
   }
+  page.prepare(head.figures);
+  page.square("map", "place-map");
+  run.frame = run.part.frames.length - 1;
+  page.byId("slider").value = run.frame + 1;
+  run.drawCurves();
+  run.draw();
   const show = (name, place) => page.show(name, page.byId(place), head.meanings[name]);
   (await show("map", "place-map")).on_event("tap", run.tapMap);
   if (head.figures.division) await show("division", "place-division");

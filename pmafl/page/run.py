@@ -30,12 +30,18 @@ GLOSSARY = {
     "gain": "power that arrives at the server, as a part of what the device sends, in decibels",
     "share of the band": "part of the uplink's bandwidth that the device has to itself",
     "clock, power": "CPU frequency and transmit power that the round's orders asked of the device",
-    "energy": "for computing and uploading; the budget is what a device may spend per round in the long run",
+    "energy": "for computing and uploading, and for receiving, circuits and connecting where the settings "
+    "count them; the budget is what a device may spend per round in the long run",
     "queue": "energy that a device has spent beyond its budget so far; a long queue keeps it out",
     "participation": "part of the rounds so far in which the device was scheduled",
     "optimality gap": "how far the round's objective is above a lower bound that no schedule can beat",
     "seconds": "each round lasts until its last device has uploaded, an empty one until the deadline",
     "joules": "energy of all devices together since the start",
+}
+ERRORS = {  # where values are predicted, in place of what is said of accuracies
+    "error": "mean absolute error of each device's own model, in the targets' unit, mean over all devices",
+    "worst tenth": "the mean error of the tenth of the devices that err most",
+    "loss": "mean squared error on the same test samples, mean over devices",
 }
 MEANINGS = {
     "map": "Devices where they stand; rings mark the scheduled, with their share of the band.",
@@ -58,6 +64,7 @@ MEANINGS = {
     "story-accuracy": "Its accuracy when it was tested.",
     "story-loss": "Its training loss in its turns.",
 }
+NOTHING_DRAWN: dict[str, Any] = {"figures": {}, "curves": [], "spreads": [], "stories": []}
 
 
 def run_page(run: Run) -> str:
@@ -65,7 +72,7 @@ def run_page(run: Run) -> str:
     rows = run.rows if (run.directory / "rounds.jsonl").exists() or "rows" in vars(run) else []
     story = new_story(run, sum(len(row["scheduled"]) for row in rows))
     part = story.tell(rows)
-    return render("run", {"head": head(story, part), "part": part})
+    return render("run", {"head": head(story), "part": part})
 
 
 def new_story(run: Run, turns: int) -> Story:
@@ -75,22 +82,27 @@ def new_story(run: Run, turns: int) -> Story:
     return Story(run, choose_steps(settings.fleet.devices, settings.run.rounds, turns, every))
 
 
-def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
-    """What stays the same on the page of a run; `part` are rounds of it, if there are any yet."""
+def head(story: Story) -> dict[str, Any]:
+    """What stays the same on the page of a run, as long as the story shows the same things."""
     run, world = story.run, story.world
     settings, fleet, shown = run.settings, world.fleet, story.shown
     learns = settings.run.learning == "full"
-    score = SCORES["error" if story.predicts_values else "accuracy"]
-    drawn = _figures(
-        settings.cell.side_m,
-        settings.cell.deadline_s,
-        settings.run.rounds,
-        learns=learns,
-        counts_energy=story.counts_energy,
-        knows_gain=bool(part["gain"]["rounds"].size),
-        knows_accuracy=bool(part["accuracy"]["rounds"].size),
-        score=score,
-        bounded=story.counts_energy and bool(np.isfinite(part["points"]["gap"]).any()),
+    score = SCORES["error" if "errors" in story.shows else "accuracy"]
+    drawn = (
+        NOTHING_DRAWN
+        if "rounds" not in story.shows
+        else _figures(
+            settings.cell.side_m,
+            settings.cell.deadline_s,
+            settings.run.rounds,
+            learns=learns,
+            counts_energy=story.counts_energy,
+            knows_gain="gains" in story.shows,
+            knows_accuracy="scores" in story.shows,
+            score=score,
+            bounded=story.counts_energy and "bound" in story.shows,
+            receives=bool(story.received_s.any()),
+        )
     )
     return {
         "name": run.directory.resolve().name or str(run.directory),
@@ -107,6 +119,7 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
             "number": shown.astype(np.int32),
             "x_m": world.position_m[0, shown].astype(np.float32),
             "y_m": world.position_m[1, shown].astype(np.float32),
+            "received_s": story.received_s[shown].astype(np.float32),
             **{
                 name: getattr(fleet, name)[shown].astype(np.float32)
                 for name in ("samples", "budget_j", "max_frequency_hz", "max_power_w")
@@ -114,11 +127,20 @@ def head(story: Story, part: dict[str, Any]) -> dict[str, Any]:
         },
         "steps": vars(story.steps),
         **drawn,
-        "meanings": MEANINGS,
-        "glossary": GLOSSARY,
+        "meanings": {name: said.replace("accuracy", score.word) for name, said in MEANINGS.items()},
+        "glossary": glossary(score.word),
         "notes": _notes(story),
         "settings": settings.to_toml(),
         "again": _again(run),
+    }
+
+
+def glossary(word: str) -> dict[str, str]:
+    """What the numbers mean where devices are scored by accuracy, or by error."""
+    if word == "accuracy":
+        return GLOSSARY
+    return {word: ERRORS[word]} | {
+        name: ERRORS.get(name, said) for name, said in GLOSSARY.items() if name != "accuracy"
     }
 
 
@@ -133,6 +155,7 @@ def _figures(
     knows_gain: bool,
     knows_accuracy: bool,
     bounded: bool,
+    receives: bool,
     score: Score,
 ) -> dict[str, Any]:
     """The figures of a page, and which of them are what; those of a comparison's runs are the same."""
@@ -143,7 +166,7 @@ def _figures(
     )
     drawn = {"map": figures.cell_map(side_m), **curves, **spreads, **stories}
     if counts_energy:
-        drawn["division"] = figures.division(deadline_s)
+        drawn["division"] = figures.division(deadline_s, receives)
     return {
         "figures": figures.items(drawn),
         "curves": list(curves),

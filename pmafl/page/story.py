@@ -99,8 +99,9 @@ class Story:
         self._place[self.shown] = np.arange(self.shown.size)
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
+        self.received_s = receiving_s(run)
         self._turns = np.zeros(devices)
-        self.predicts_values = False  # whether devices are scored by errors instead of accuracies
+        self.shows: set[str] = set()  # of "rounds", "gains", "scores", "errors" and "bound", what was told
         self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
         self._tests = 0
         self._columns: NDArray[np.void] | None = None
@@ -118,7 +119,16 @@ class Story:
             self._columns = map_columns(self.run.directory)
         for row in rows:
             self._round(row, batch)
-        return batch.tree()
+        tree = batch.tree()
+        told = {
+            "rounds": bool(rows),
+            "gains": tree["gain"]["rounds"].size > 0,
+            "scores": tree["accuracy"]["rounds"].size > 0,
+            "errors": any("error" in row for row in rows),  # of predicted values, instead of accuracies
+            "bound": bool(np.isfinite(tree["points"]["gap"]).any()),
+        }
+        self.shows |= {name for name, there in told.items() if there}
+        return tree
 
     def _round(self, row: Row, batch: _Batch) -> None:
         index, rounds, steps = self._state.round, self.run.settings.run.rounds, self.steps
@@ -142,10 +152,9 @@ class Story:
             devices={},
             learning=None,
         )
-        self.predicts_values |= "error" in row
         self._turns[scheduled] += 1
         self._joules += float(energy_j.sum())
-        self._seconds += length_s(row, self.run.settings, download_time_s(self.world))
+        self._seconds += length_s(row, self.run.settings, self.received_s)
         if steps.within(steps.curve, index, rounds):
             batch.point(index, self._seconds, self._joules, row)
         if steps.within(steps.detail, index, rounds):
@@ -226,6 +235,12 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
+
+
+def receiving_s(run: Run) -> Array:
+    """How long each device takes to receive what is shared."""
+    received_s = download_time_s(run.wireless_world) if run.settings.cell.downlink_bps else np.zeros(1)
+    return np.broadcast_to(received_s, run.settings.fleet.devices)
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:

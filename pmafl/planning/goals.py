@@ -4,7 +4,7 @@ battery >= 2 years                            the first battery to be empty last
 median battery >= 2 years                     half of them last so long (also: first, last)
 95% of the devices once a day                 so many of all devices take part so often
 95% of the devices 200 times within 30 days
-200 participations a device within 30 days    in the mean over all devices
+200 turns per device within 30 days           in the mean over all devices
 samples >= 100000 a day
 round <= 30 s
 """
@@ -37,7 +37,7 @@ FORMS = (
     '"battery >= 2 years"',
     '"median battery >= 2 years"',
     '"95% of the devices once a day"',
-    '"200 participations a device within 30 days"',
+    '"200 turns per device within 30 days"',
     '"samples >= 100000 a day"',
     '"round <= 30 s"',
 )

@@ -47,7 +47,7 @@ def choices_panel(axes: Axes, found: Answer) -> None:
                     "o" if unbeaten else "x",
                     color=COLOURS[index % len(COLOURS)],
                     alpha=1.0 if unbeaten else 0.5,
-                    label=f"{deadline_s:g} s a round"
+                    label=f"{deadline_s:g} s per round"
                     if unbeaten or not any(found.best[i] for i in members)
                     else None,
                 )
@@ -93,7 +93,7 @@ def distance_panel(axes: Axes, found: Answer) -> None:
     turns = axes.twinx()
     turns.plot(names, [ring["turns_per_day"] for ring in rings], "o-", color="0.2")
     turns.set_ylim(0, max(1.3 * max(ring["turns_per_day"] for ring in rings), 1e-9))
-    turns.set_ylabel("turns a device and day (line)")
+    turns.set_ylabel("turns per device and day (line)")
     turns.grid(visible=False)
     axes.set(xlabel="metres from the server", ylabel="devices", title="Who takes part")
     axes.set_ylim(0, 1.4 * bottom.max())

@@ -105,8 +105,8 @@ def execute(
     hears before the first one how many are done. With `wait`, a process that is still running the directory
     is waited for, instead of being an error. A `Run` that is given holds the result afterwards.
 
-    The devices of a round are trained by so many `workers` (default: one a core), in processes here, or with
-    `engine` "ray" on the cluster at an address. That changes how long it takes, and nothing else.
+    The devices of a round are trained by so many `workers` (default: one per core), in processes here, or
+    with `engine` "ray" on the cluster at an address. That changes how long it takes, and nothing else.
     """
     this = directory if isinstance(directory, Run) else Run(directory)
     find_settings(this.directory)  # what is no run directory gets no lock

@@ -14,6 +14,7 @@ import tomllib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        return _digest(tomllib.loads(self.settings))
+        return _digest_of(self.settings)
 
 
 def new_identity(settings: str) -> Identity:
@@ -66,7 +67,7 @@ def read_identity(directory: Path) -> Identity | None:
 def digest_in(directory: Path) -> str | None:
     """The digest of the settings that stand in a directory; None where they cannot be read."""
     try:
-        return _digest(tomllib.loads(settings_text(directory)))
+        return _digest_of(settings_text(directory))
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -113,6 +114,11 @@ def with_rounds(settings: str, rounds: int) -> str:
     if after.get("run", {}).get("rounds") != rounds or _digest(before) != _digest(after):
         raise InputError(f"--rounds {rounds}: {SETTINGS} has no line 'rounds = ...' in [run] to change")
     return text
+
+
+@lru_cache(maxsize=64)  # whoever looks at a run asks several times
+def _digest_of(settings: str) -> str:
+    return _digest(tomllib.loads(settings))
 
 
 def _digest(tree: Mapping[str, Any]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -97,12 +97,17 @@ def _mean(values: list[float]) -> float | None:
 
 def versions() -> dict[str, str]:
     """What a run depended on."""
-    packages = ("pmafl", "numpy", "scipy", "torch")
-    found = {"python": platform.python_version()}
-    for package in packages:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+    found = {package: _version(package) for package in ("pmafl", "numpy", "scipy", "torch")}
+    return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
+
+
+@cache  # each look reads a file of some hundred lines
+def _version(package: str) -> str:
+    """Of an installed package; empty where there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def write_summary(directory: Path, summary: dict[str, Any], identity: Identity) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def checked(answer: Any, problem: RoundProblem) -> Decision:
             f"returned {kind}; it must return a Decision, as allocate_given(problem, mask, name)"
         )
     scheduled = _mask("scheduled", answer.scheduled, problem.devices)
-    columns: dict[str, Any] = {name: _column(name, getattr(answer, name), scheduled) for name in _ARRAYS}
+    idle = (~scheduled).astype(np.float64)
+    columns: dict[str, Any] = {name: _column(name, getattr(answer, name), idle) for name in _ARRAYS}
     _limit("bandwidth_share", "all devices together", float(columns["bandwidth_share"].sum()), 1.0)
     time_s = columns["compute_time_s"] + columns["upload_time_s"]
     _limit_each("compute_time_s + upload_time_s", time_s, np.maximum(problem.work_time_s, 0.0))
@@ -105,17 +106,16 @@ def _mask(name: str, raw: Any, devices: int) -> Mask:
     return raw
 
 
-def _column(name: str, raw: Any, scheduled: Mask) -> Array:
-    if not isinstance(raw, np.ndarray) or raw.dtype.kind not in "fiu" or raw.shape != scheduled.shape:
-        raise InputError(f"{name} is {_kind(raw)}; it must be an array of {scheduled.size} numbers")
+def _column(name: str, raw: Any, idle: Array) -> Array:
+    """The column, if it has numbers that may be; `idle` is 1 where a device is not scheduled, and else 0."""
+    if not isinstance(raw, np.ndarray) or raw.dtype.kind not in "fiu" or raw.shape != idle.shape:
+        raise InputError(f"{name} is {_kind(raw)}; it must be an array of {idle.size} numbers")
     value: Array = raw.astype(np.float64, copy=False)
-    wrong = ~(np.isfinite(value) & (value >= 0))
-    if wrong.any():
-        device = int(wrong.argmax())
+    if not 0 <= value.min() <= value.max() < np.inf:
+        device = int((~(np.isfinite(value) & (value >= 0))).argmax())
         raise InputError(f"{name} of device {device} is {value[device]:g}; it must be 0 or more, and finite")
-    spent = (value != 0) & ~scheduled
-    if spent.any():
-        device = int(spent.argmax())
+    if value @ idle > 0:
+        device = int((value * idle > 0).argmax())
         raise InputError(
             f"{name} of device {device} is {value[device]:g}; it must be 0, for it is not scheduled"
         )

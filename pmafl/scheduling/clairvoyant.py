@@ -40,7 +40,7 @@ def clairvoyant(problem: RoundProblem, gain: Array, budget_j: Array) -> Bound:
     Args:
         problem: gives the cell and the devices; gains, queues and caps in it do not matter.
         gain: channel power gains, shape (rounds, devices).
-        budget_j: energy budgets a round; what counts is their sum over the rounds.
+        budget_j: energy budgets per round; what counts is their sum over the rounds.
     """
     free = Relaxation(problem, gain, budget_j)
     prices = free.tighten(free.typical_prices(), WIDTHS)

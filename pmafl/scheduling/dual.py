@@ -35,34 +35,33 @@ def dual(tolerance: float = 1e-3) -> Plain:
 
 def _schedule(market: Market, tolerance: float) -> tuple[Allocation, float]:
     """The best allocation found and the lower bound."""
-    willing = count_willing(market)
+    willing, log_y = count_willing(market)
     chosen = np.arange(min(willing + WINDOW, market.device.size)) < willing
-    allocation, objectives = _solve(market, chosen[None, :])
+    log_y = log_y[: chosen.size]
+    log_price = market.log_limit[willing - 1] if market.queue_j[:willing].any() else LOG_NOTHING
+    allocation, objectives = _solve(market, chosen[None, :], log_price, log_y)
     objective, log_price = objectives[0], _log_price(market, chosen, allocation)
     if willing == market.device.size or log_price >= market.log_limit[willing]:
         return allocation, objective  # the price that fills the band keeps exactly these: optimal
 
     log_margin = market.log_limit[willing]
-    margin_loss = _losses(market, chosen.size, log_margin)
+    margin_loss = offers(market, log_y, log_margin)[1]
     bound = float(margin_loss[:willing].sum() - np.exp(log_margin))
     losses = {log_margin: margin_loss}
     while objective - bound > tolerance * abs(bound):
         for log_level in {LOG_NOTHING, log_price} - losses.keys():
-            losses[log_level] = _losses(market, chosen.size, log_level)
+            guess = log_y if log_level > LOG_NOTHING else market.frontier.log_start[: chosen.size].copy()
+            losses[log_level] = offers(market, guess, log_level)[1]
         neighbours = _neighbours(market, chosen, losses, objective)
         if not len(neighbours):
             break
-        trial, objectives = _solve(market, neighbours)
+        trial, objectives = _solve(market, neighbours, log_price, log_y)
         best = int(np.argmin(objectives))
         if objectives[best] >= objective:
             break
         chosen, objective, allocation = neighbours[best], objectives[best], trial.only(best)
         log_price = _log_price(market, chosen, allocation)
     return allocation, bound
-
-
-def _losses(market: Market, count: int, log_price: float) -> Array:
-    return offers(market, market.frontier.log_end[:count].copy(), log_price)[1]
 
 
 def _log_price(market: Market, chosen: Mask, allocation: Allocation) -> float:
@@ -99,8 +98,11 @@ def _neighbours(market: Market, chosen: Mask, losses: dict[float, Array], object
     return sets[:, :nobody]
 
 
-def _solve(market: Market, masks: Mask) -> tuple[Allocation, Array]:
-    """The best allocation of each set, and its objective."""
+def _solve(market: Market, masks: Mask, log_price: float, log_y: Array) -> tuple[Allocation, Array]:
+    """The best allocation of each set, and its objective; the search starts at a price, and points at it."""
     sets = Sets.from_masks(masks)
-    allocation = joint(market.frontier, sets, energy_weights(market.queue_j, sets))
+    guess = None
+    if log_price > LOG_NOTHING:
+        guess = np.full(sets.count, log_price), log_y[sets.device]
+    allocation = joint(market.frontier, sets, energy_weights(market.queue_j, sets), guess)
     return allocation, sets.sum(member_objective(market, sets.device, allocation.energy_j))

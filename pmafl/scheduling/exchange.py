@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,7 @@ class _Reader:
         self.common: dict[str, Any] = {}  # what stands for every device that has none of its own
         self.names: list[Name] | None = None
         self.count = 0
+        self.given: set[str] = set()  # keys that some device has
 
     def question(self) -> Question | None:
         """The question, which means nothing if there are faults."""
@@ -238,11 +240,13 @@ class _Reader:
         required = [name for name in NEEDED_FROM_DEVICE if name not in self.raw]
         optional = (*COMMON_FIELDS, *OPTIONAL_OF_DEVICE, "id")
         good, objects = {*required}, True
+        self.given = {*required}
         for index, device in enumerate(devices):
             if type(device) is not dict or device.keys() != good:  # the quick way for a million alike
                 before = len(self.faults)
                 objects &= self._keys(device, f"devices[{index}]", required, optional)
                 good = {*device} if len(self.faults) == before else good
+                self.given.update(device if type(device) is dict else ())
         if objects and any("id" in device for device in devices):
             names = [device.get("id") for device in devices]
             checked = [self._name(name, f"devices[{index}].id") for index, name in enumerate(names)]
@@ -289,7 +293,12 @@ class _Reader:
 
     def _column(self, devices: list[dict[str, Any]], name: str) -> Array | Mask:
         default = self.common.get(name, _OPTIONAL.get(name, MISSING))
-        values = [device.get(name, default) for device in devices]
+        if name not in self.given and default is not MISSING:
+            return np.full(len(devices), default)
+        try:
+            values = list(map(itemgetter(name), devices))
+        except KeyError:
+            values = [device.get(name, default) for device in devices]
         if name == "available":
             return self._flags(values, "devices[{}].available")
         if set(map(type, values)) <= {float, int}:

@@ -111,7 +111,7 @@ def plan(
     Args:
         problem: gives the cell and the devices with their mean gains; its queues and caps do not matter.
         fading: equally likely factors of the gains.
-        budget_j: energy budgets a round.
+        budget_j: energy budgets per round.
         progress: is told now and then which part of the work is done.
         cap_j: the most that a device may spend in one round; left out: the budgets of all levels.
         copies: how many devices each one stands for; left out: itself alone.
@@ -404,6 +404,7 @@ class _Block:
         best, factor = self.best, self.fleet.factor
         return Frontier(
             best.silent,
+            best.circuits,
             best.unit_share[device],
             best.compute_j[device],
             best.upload_j[device] * (factor[0] / factor)[level],

@@ -123,7 +123,8 @@ def as_policy(made: Any, name: str) -> Policy:
     if isinstance(made, Policy):
         return made
     if callable(decide := getattr(made, "decide", None)):
-        parts = {part: getattr(made, part) for part in ("start", "observe", "priced") if hasattr(made, part)}
+        optional = ("start", "observe", "priced", "looks_ahead")
+        parts = {part: getattr(made, part) for part in optional if hasattr(made, part)}
         return Policy(decide, **parts)
     if callable(made):
         return Policy(lambda problem, state, rng: made(problem, rng))

@@ -42,7 +42,7 @@ def measure(
     probed: int,
     report: Report = lambda done, rounds: None,
 ) -> Measurement:
-    """Train `task` by `schedule` (a list of devices a round), measuring at `points` rounds.
+    """Train `task` by `schedule` (a list of devices per round), measuring at `points` rounds.
 
     Gradients are of all devices, curvatures of `probed` ones drawn once. `report` is told how many
     rounds are done, of how many.

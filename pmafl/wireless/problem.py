@@ -5,6 +5,7 @@ checked here, once; whoever holds a `RoundProblem` may rely on them.
 """
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -172,6 +173,11 @@ def _checked(name: str, raw: object, shape: tuple[int, ...]) -> Array:
 
 def wrong_values(name: str, value: Array, most: int | None = None) -> dict[int, str]:
     """The entries that may not stand in a field, or the first `most` of them, each with what to say of it."""
+    least, greatest, zero, whole, _ = limits(name)
+    if value.size and not whole:  # most often all is well, and two numbers show it
+        lowest, highest = value.min(), value.max()
+        if (least <= lowest and highest <= greatest) or (zero and lowest == highest == 0):
+            return {}
     allowed, right = _allowed(name, value)
     wrong = np.flatnonzero(~allowed)[:most]
     return {int(at): f"is {value.flat[at]:g}; it must be {right}" for at in wrong}
@@ -187,6 +193,7 @@ class Limits(NamedTuple):
     unknown: bool = False  # NaN too
 
 
+@cache
 def limits(name: str) -> Limits:
     """What may stand in the field `name`, a number."""
     if name in _WHOLE:

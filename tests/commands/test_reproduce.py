@@ -7,17 +7,28 @@ from typer.testing import CliRunner
 
 from pmafl.cli import app
 from pmafl.errors import InputError
+from tests.processes import one_after_another
 
-SMALL = "--seeds 1 --wireless-seeds 1 --rounds 2 --workers 1 --set fleet.devices=10 --set fleet.samples=30"
+
+@pytest.fixture
+def amount(small):
+    """Options for figures of seconds."""
+    words = ["--seeds", "1", "--wireless-seeds", "1", "--rounds", "2", "--workers", "1"]
+    return words + [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    monkeypatch.setattr("pmafl.comparison.run_tasks", one_after_another)
 
 
 def invoke(*words):
     return CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
 
 
-def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path):
+def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path, amount):
     places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
-    assert invoke("fig2", "--dataset", "mnist", *shlex.split(SMALL), *places).exit_code == 0
+    assert invoke("fig2", "--dataset", "mnist", *amount, *places).exit_code == 0
     known = json.loads((tmp_path / "results" / "fig2-mnist.json").read_text())
     before = (tmp_path / "results" / "fig2-mnist.csv").read_bytes()
     runs = sorted((tmp_path / "runs" / "runs").iterdir())
@@ -27,17 +38,17 @@ def test_a_figure_is_made_and_its_own_command_makes_it_again(tmp_path):
     assert (tmp_path / "results" / "fig2-mnist.csv").read_bytes() == before
 
 
-def test_results_of_a_larger_scale_are_kept(tmp_path, monkeypatch):
+def test_results_of_a_larger_scale_are_kept(tmp_path, monkeypatch, amount):
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "results" / "fig2-mnist.json"
     kept.parent.mkdir()
     kept.write_text(json.dumps({"rounds": 100}))
-    result = invoke("fig2", *shlex.split(SMALL))
+    result = invoke("fig2", *amount)
     assert "results/fig2-mnist.json was made with 100 rounds, more than now, and is kept" in result.output
     assert (tmp_path / "runs" / "reproduce" / "results" / "fig2-mnist.png").exists()
     assert list(kept.parent.iterdir()) == [kept]
     with pytest.raises(InputError, match="more than now; give another --results"):
-        invoke("fig2", "--results", "results", *shlex.split(SMALL))
+        invoke("fig2", "--results", "results", *amount)
 
 
 def test_a_figure_of_another_data_set_is_refused():
@@ -51,10 +62,10 @@ def test_claims_need_runs(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_some_curves_are_run_and_drawn_and_figures_are_drawn_again(tmp_path):
+def test_only_some_curves_are_run_and_drawn_and_figures_are_drawn_again(tmp_path, amount):
     places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     some = ["--only", "pma, *", "--only", "!*n = 4"]
-    assert invoke("fig2", "--dataset", "mnist", *shlex.split(SMALL), *some, *places).exit_code == 0
+    assert invoke("fig2", "--dataset", "mnist", *amount, *some, *places).exit_code == 0
     table = tmp_path / "results" / "fig2-mnist-final.csv"
     before = table.read_bytes()
     assert before.count(b"n = ") == 4

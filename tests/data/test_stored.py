@@ -90,6 +90,12 @@ def test_a_folder_has_a_client_per_file(folder, tmp_path):
         assert np.allclose(dataset.x_train[dataset.client_train == 1], bob["x"])
 
 
+def test_labels_of_a_folder_may_be_of_any_type(folder):
+    x = np.ones((2, 3))
+    np.savez(folder / "dan.npz", x=x, y=np.array([0, 1], np.uint8), x_test=x, y_test=np.array([0.0, 1.0]))
+    assert load(f"{folder}/").y_train[-2:].tolist() == [0, 1]
+
+
 def test_tables_may_be_the_files_of_a_folder_too(tmp_path):
     for name in ("ann", "bob"):
         table(tmp_path, "a,label\n1,0\n2,1\n3,0\n4,1\n", f"{name}.csv")
@@ -117,6 +123,16 @@ def test_tables_may_be_the_files_of_a_folder_too(tmp_path):
             "is empty; it must hold a .npz or .csv file per client",
         ),
         (lambda f: (f / "dan.npz").write_bytes(b"no"), "dan.npz not a readable .npz"),
+        (
+            lambda f: np.savez(f / "dan.npz", x=np.ones((1, 3)), y=["a"], x_test=[[1, 2, 3]], y_test=["a"]),
+            "dan.npz has words in y, but files before it have numbers",
+        ),
+        (
+            lambda f: np.savez(
+                f / "dan.npz", x=np.ones((2, 3), np.uint8), y=[0, 1], x_test=np.ones((1, 3)), y_test=[0]
+            ),
+            "dan.npz has bytes in x, but files before it have numbers",
+        ),
         (
             lambda f: np.savez(
                 f / "dan.npz", x=np.ones((2, 3)), y=[0, 1], x_test=np.zeros((0, 3)), y_test=np.zeros(0, int)

@@ -3,7 +3,6 @@
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pmafl import comparison
@@ -29,17 +28,6 @@ def few_splits():
         patch.setattr(study, "SPLITS", (0.5, 0.9, 0.98))
         patch.setattr(study, "TUNING_SEEDS", range(1001, 1002))
         yield
-
-
-@pytest.fixture(scope="session")
-def small(tmp_path_factory):
-    """Settings of ten devices that learn from noisy images of ten classes."""
-    rng = np.random.default_rng(0)
-    prototypes, y = rng.integers(0, 256, (10, 1, 28, 28)), np.repeat(np.arange(10), 40)
-    x = np.clip(prototypes[y] + rng.normal(0, 60, (400, 1, 28, 28)), 0, 255).astype(np.uint8)
-    path = tmp_path_factory.mktemp("data") / "small.npz"
-    np.savez(path, x=x[::2], y=y[::2], x_test=x[1::2], y_test=y[1::2])
-    return {"data.dataset": str(path), "fleet.devices": 10, "fleet.samples": 20, "cell.bandwidth_hz": 2e6}
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from pmafl import comparison
 from pmafl.experiments import sensitivity
 from pmafl.experiments.sensitivity import Amount, Question
 from pmafl.experiments.study import Scale
+from tests.processes import one_after_another
 
 HERE = ("local", 1, None)
 
@@ -35,6 +36,7 @@ def asked(small, monkeypatch):
         Question("training", training.title, "mnist", curves, (("pma", "fedavg"),), learns=True),
     ]
     monkeypatch.setattr(sensitivity, "questions", lambda: few)
+    monkeypatch.setattr("pmafl.comparison.run_tasks", one_after_another)
     return amount, few
 
 

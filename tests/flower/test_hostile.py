@@ -52,37 +52,38 @@ def reasons(directory):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("measured", [0, 1])
-def test_no_claimed_energy_ends_a_federation(federation, policy, measured):
+def test_no_claimed_energy_ends_a_federation(federation, policy):
     grid = MemoryGrid(6)
-    grid.node(2).spoil = saying(
-        "report", compute_energy_j=1e15, upload_energy_j=1e15, measured=measured, train_time_s=0.1
-    )
+    for device, measured in ((2, 0), (3, 1)):
+        grid.node(device).spoil = saying(
+            "report", compute_energy_j=1e15, upload_energy_j=1e15, measured=measured, train_time_s=0.1
+        )
     count = {"policy.options.count": 3} if policy == "uniform" else {}
-    directory = federation(grid, **WIDE, **count, **{"policy.name": policy, "run.rounds": 8})
+    directory = federation(grid, **WIDE, **count, **{"policy.name": policy, "run.rounds": 6})
     records = runs.read_records(directory)
-    assert len(records) == 8
-    assert any(2 in record["scheduled"] for record in records)
+    assert len(records) == 6
+    for device in (2, 3):
+        assert any(device in record["scheduled"] for record in records)
     assert all("energy_j is 1e+15" in reason for reason in reasons(directory))
     assert final_state(directory)["queue_j"].max() < 100
 
 
+CLAIMS = [{"budget_j": 1e-40}, {"max_frequency_hz": 1.0}, {"samples": 10**9}, {"channel_gain": 1e-50}]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(
-    "claim",
-    [{"budget_j": 1e-40}, {"max_frequency_hz": 1.0}, {"samples": 10**9}, {"channel_gain": 1e-50}],
-    ids=lambda claim: next(iter(claim)),
-)
-def test_no_claimed_profile_ends_a_federation(federation, policy, claim):
+def test_no_claimed_profile_ends_a_federation(federation, policy):
     grid = MemoryGrid(6)
-    grid.node(2).spoil = saying("profile", **claim)
-    count = {"policy.options.count": 3} if policy == "uniform" else {}
+    for device, claim in enumerate(CLAIMS):
+        grid.node(device).spoil = saying("profile", **claim)
+    count = {"policy.options.count": 2} if policy == "uniform" else {}
     directory = federation(grid, **WIDE, **count, **{"policy.name": policy, "run.rounds": 3})
     records = runs.read_records(directory)
-    assert [record["answered"] for record in records] == [[0, 1, 3, 4, 5]] * 3
-    assert next(iter(claim)) in reasons(directory)[0]
+    assert [record["answered"] for record in records] == [[4, 5]] * 3
+    for name in (next(iter(claim)) for claim in CLAIMS):
+        assert any(name in offence["reason"] for offence in records[0]["misbehaved"])
     known = json.loads((directory / "federation.json").read_text())["fleet"]
-    assert known["budget_j"][2] == pytest.approx(0.1)
+    assert known["budget_j"][0] == pytest.approx(0.1)
 
 
 @pytest.mark.heavy
@@ -132,6 +133,7 @@ def test_a_queue_stays_within_what_a_round_takes():
 
 
 EVERYONE = WIDE | {"policy.name": "all", "run.rounds": 8, "run.evaluate_every": 1}
+AT_THE_END = EVERYONE | {"run.evaluate_every": 8}
 
 
 def scaled(factor):
@@ -141,7 +143,7 @@ def scaled(factor):
 def test_an_upload_scaled_beyond_reason_is_refused_and_heads_live(federation, tmp_path):
     grid = MemoryGrid(6, state_dir=tmp_path / "devices")
     grid.node(2).spoil = scaled(1e6)
-    directory = federation(grid, **EVERYONE)
+    directory = federation(grid, **AT_THE_END)
     records = runs.read_records(directory)
     assert records[0]["failed"] == [2]
     assert [record["failed"] for record in records[1:5]] == [[]] * 4
@@ -159,7 +161,7 @@ def test_an_upload_scaled_beyond_reason_is_refused_and_heads_live(federation, tm
 def test_a_robust_rule_withstands_an_upload_that_looks_possible(federation, rule, factor):
     grid = MemoryGrid(6)
     grid.node(2).spoil = scaled(factor)
-    directory = federation(grid, **EVERYONE, **{"learning.aggregation": rule})
+    directory = federation(grid, **AT_THE_END, **{"learning.aggregation": rule})
     records = runs.read_records(directory)
     assert not any(record["failed"] for record in records)
     assert records[-1]["accuracy"] > 0.9
@@ -250,8 +252,7 @@ def test_a_device_that_misbehaves_is_set_aside_and_longer_the_next_time(federati
     assert "measured is 7" in records[3]["set_aside"][0]["reason"]
 
 
-@pytest.mark.parametrize("moment", [("train", 3), ("evaluate", 4), ("query.profile", 6)])
-def test_a_server_killed_among_hostile_devices_goes_on_to_the_same_end(federation, tmp_path, moment):
+def test_a_server_killed_among_hostile_devices_goes_on_to_the_same_end(federation, tmp_path):
     def hostile(grid):
         grid.node(1).spoil = saying("report", compute_energy_j=1e15)
         grid.node(2).spoil = only_in("evaluate", 2, saying("score", accuracy=2.0))
@@ -260,23 +261,25 @@ def test_a_server_killed_among_hostile_devices_goes_on_to_the_same_end(federatio
 
     changes = EVERYONE | {"learning.aggregation": "median"}
     whole = federation(hostile(MemoryGrid(6, state_dir=tmp_path / "one")), "whole", **changes)
-    grid = hostile(MemoryGrid(6, state_dir=tmp_path / "other"))
 
     def kill(*_):
         raise Killed
 
-    grid.node(5).spoil = only_in(*moment, kill)
-    with pytest.raises(Killed):
-        federation(grid, "killed", **changes)
-    grid.node(5).spoil = None
-    for node in grid.nodes.values():
-        node.restart()
-    killed = federation(grid, "killed", **changes)
-    one, other = final_state(whole), final_state(killed)
-    assert all(np.array_equal(one[name], other[name]) for name in ("server/extractor", "queue_j", "spent_j"))
-    assert [untimed(record) for record in runs.read_records(whole)] == [
-        untimed(record) for record in runs.read_records(killed)
-    ]
+    for moment in (("train", 3), ("evaluate", 4), ("query.profile", 6)):
+        grid = hostile(MemoryGrid(6, state_dir=tmp_path / f"devices {moment}"))
+        grid.node(5).spoil = only_in(*moment, kill)
+        with pytest.raises(Killed):
+            federation(grid, f"killed {moment}", **changes)
+        grid.node(5).spoil = None
+        for node in grid.nodes.values():
+            node.restart()
+        killed = federation(grid, f"killed {moment}", **changes)
+        one, other = final_state(whole), final_state(killed)
+        for name in ("server/extractor", "queue_j", "spent_j"):
+            assert np.array_equal(one[name], other[name]), (moment, name)
+        assert [untimed(record) for record in runs.read_records(whole)] == [
+            untimed(record) for record in runs.read_records(killed)
+        ], moment
 
 
 def test_a_run_whose_only_devices_misbehave_comes_to_its_end(federation):
@@ -288,7 +291,8 @@ def test_a_run_whose_only_devices_misbehave_comes_to_its_end(federation):
     assert [record["scheduled"] for record in runs.read_records(directory)] == [[0, 1], [], []]
 
 
-def test_no_tampered_reply_ends_a_federation(federation):
+@pytest.mark.parametrize("rounds", [10, pytest.param(25, marks=pytest.mark.heavy)])
+def test_no_tampered_reply_ends_a_federation(federation, rounds):
     """Every third reply of four of eight devices is tampered with, in a new way each time."""
     grid, rng = MemoryGrid(8), np.random.default_rng(3)
 
@@ -299,10 +303,10 @@ def test_no_tampered_reply_ends_a_federation(federation):
 
     for device in range(4):
         grid.node(device).spoil = tamper
-    changes = {"fleet.devices": 8, "run.rounds": 25, "learning.aggregation": "median"}
+    changes = {"fleet.devices": 8, "run.rounds": rounds, "learning.aggregation": "median"}
     directory = federation(grid, **EVERYONE | changes)
     records = runs.read_records(directory)
-    assert len(records) == 25
+    assert len(records) == rounds
     assert {offence["message"] for r in records for offence in r["misbehaved"]} >= {"query.profile", "train"}
     assert all({4, 5, 6, 7} <= set(record["answered"]) for record in records)
     for record in records:

@@ -45,13 +45,12 @@ def test_policies_and_algorithms_of_others_give_the_simulation(federation, tmp_p
             assert real[key] == simulated[key], key
 
 
-@pytest.mark.parametrize("moment", [("query.profile", 2), ("train", 2), ("train", 4)], ids=str)
 @pytest.mark.parametrize("name", ALGORITHMS_OF_OTHERS)
-def test_policies_and_algorithms_of_others_outlive_a_server(federation, tmp_path, name, moment):
+def test_policies_and_algorithms_of_others_outlive_a_server(federation, tmp_path, name):
     """Device 5 fails in round 1, and what the policy owes it is remembered."""
 
     def grid(where):
-        made = MemoryGrid(6, state_dir=tmp_path / where)
+        made = MemoryGrid(6, state_dir=tmp_path / f"devices of {where}")
         made.node(5).spoil = only_in("train", 1, lambda *_: None)
         return made
 
@@ -60,7 +59,9 @@ def test_policies_and_algorithms_of_others_outlive_a_server(federation, tmp_path
     records = runs.read_records(straight)
     assert records[1]["failed"] == [5]
     assert 5 in records[2]["scheduled"]
-    assert_same_end(straight, killed_and_restarted(federation, grid("two"), "killed", moment, **changes))
+    for moment in (("query.profile", 2), ("train", 2), ("train", 4)):
+        where = f"killed {moment}"
+        assert_same_end(straight, killed_and_restarted(federation, grid(where), where, moment, **changes))
 
 
 BUDGET_J = {0: 0.1, 3: 0.02}  # of device 2, from a round on
@@ -79,8 +80,7 @@ def with_a_budget_that_changes(grid):
     return grid
 
 
-@pytest.mark.parametrize("moment", [("query.profile", 3), ("train", 3), ("query.profile", 5)], ids=str)
-def test_steady_follows_a_budget_that_changes_across_a_restart(federation, tmp_path, moment):
+def test_steady_follows_a_budget_that_changes_across_a_restart(federation, tmp_path):
     changes = {"policy.name": "steady", "run.rounds": 6}
     constant = federation(MemoryGrid(6), "constant", **changes)
     straight = federation(
@@ -91,8 +91,10 @@ def test_steady_follows_a_budget_that_changes_across_a_restart(federation, tmp_p
     assert state["policy/total_j"][2] == pytest.approx(3 * BUDGET_J[0] + 3 * BUDGET_J[3])
     assert state["spent_j"][2] <= state["policy/total_j"][2] * (1 + 1e-9)
     assert final_state(constant)["policy/total_j"][2] == pytest.approx(6 * BUDGET_J[0])
-    grid = with_a_budget_that_changes(MemoryGrid(6, state_dir=tmp_path / "two"))
-    assert_same_end(straight, killed_and_restarted(federation, grid, "killed", moment, **changes))
+    for moment in (("query.profile", 3), ("train", 3), ("query.profile", 5)):
+        where = f"killed {moment}"
+        grid = with_a_budget_that_changes(MemoryGrid(6, state_dir=tmp_path / f"devices of {where}"))
+        assert_same_end(straight, killed_and_restarted(federation, grid, where, moment, **changes))
 
 
 def test_a_budget_that_was_taken_back_while_the_server_was_down_is_forgotten(federation, tmp_path):

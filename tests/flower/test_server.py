@@ -267,26 +267,26 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", [("query.profile", 2), ("train", 2), ("evaluate", 4)])
-def test_a_server_killed_in_the_middle_of_a_round_goes_on_to_the_same_end(federation, tmp_path, moment):
+def test_a_server_killed_in_the_middle_of_a_round_goes_on_to_the_same_end(federation, tmp_path):
     whole = federation(MemoryGrid(6, state_dir=tmp_path / "one"), "whole")
-    grid = MemoryGrid(6, state_dir=tmp_path / "other")
-    kind, number = moment
 
     def kill(*_):
         raise Killed
 
-    grid.node(3).spoil = only_in(kind, number, kill)
-    with pytest.raises(Killed):
-        federation(grid, "killed")
-    grid.node(3).spoil = None
-    for node in grid.nodes.values():
-        node.restart()
-    killed = federation(grid, "killed")
-    assert np.array_equal(final_state(whole)["server/extractor"], final_state(killed)["server/extractor"])
-    assert [untimed(record) for record in runs.read_records(whole)] == [
-        untimed(record) for record in runs.read_records(killed)
-    ]
+    for moment in (("query.profile", 2), ("train", 2), ("evaluate", 4)):
+        grid = MemoryGrid(6, state_dir=tmp_path / f"devices {moment}")
+        grid.node(3).spoil = only_in(*moment, kill)
+        with pytest.raises(Killed):
+            federation(grid, f"killed {moment}")
+        grid.node(3).spoil = None
+        for node in grid.nodes.values():
+            node.restart()
+        killed = federation(grid, f"killed {moment}")
+        one, other = final_state(whole), final_state(killed)
+        assert np.array_equal(one["server/extractor"], other["server/extractor"]), moment
+        assert [untimed(record) for record in runs.read_records(whole)] == [
+            untimed(record) for record in runs.read_records(killed)
+        ], moment
 
 
 def untimed(record):

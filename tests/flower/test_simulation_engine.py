@@ -14,6 +14,8 @@ from tests.flower.memory_grid import final_state
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[2]
+# On a busy machine: Ray gives itself 30 s to start, which no setting changes.
+TRIES, TOO_SLOW = 5, "The current node timed out during startup"
 PAPER = {
     "fleet.devices": 20,
     "fleet.samples": 300,
@@ -55,28 +57,33 @@ def engine(tmp_path_factory):
     with running(folder / "federation") as federation:
         federation.start_superlink("--insecure --simulation")
 
-        def run(changes):
-            where = folder / changes["learning.algorithm"]
-            path = where.with_suffix(".toml")
+        def run(name, changes):
+            where, path = folder / name, folder / f"{name}.toml"
             path.write_text(load("mnist", changes).to_toml(), encoding="utf-8")
             options = f"num-supernodes={changes['fleet.devices']} client-resources-num-cpus=1"
             config = {"settings": path, "set": "", "out": where}
-            federation.run(config, f"--federation-config {shlex.quote(options)}").wait(3000)
-            assert runs.read_summary(where), federation.log("run").read_text()
+            log = federation.log("run")
+            for _ in range(TRIES):
+                before = log.read_text() if log.exists() else ""
+                federation.run(config, f"--federation-config {shlex.quote(options)}").wait(3000)
+                if TOO_SLOW not in log.read_text().removeprefix(before):
+                    break
+            assert runs.read_summary(where), log.read_text()
             return where
 
         yield run
 
 
-# Each starts Flower's engine anew. CI tries those with state on devices, on the server, or before a test.
-OFTEN = ("pma", "scaffold", "fedbabu", "apfl", "fedbn")
+# Each starts Flower's engine anew. CI tries those with state on devices, on the server, or before a test; the
+# paper's own comes below, with more rounds and devices.
+OFTEN = ("scaffold", "fedbabu", "apfl", "fedbn")
 
 
 @pytest.mark.parametrize(
     "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.heavy) for name in ALGORITHMS]
 )
 def test_every_algorithm_has_the_same_bits_in_both(tmp_path, engine, name):
-    flower, plain = engine(FEW | {"learning.algorithm": name}), tmp_path / "plain"
+    flower, plain = engine(name, FEW | {"learning.algorithm": name}), tmp_path / "plain"
     runs.create(plain, load(flower))
     runs.execute(plain)
     one, other = final_state(flower), final_state(plain)
@@ -105,26 +112,24 @@ BATCHNORM = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "server"),
-    [(PAPER, "extractor"), (REMEMBERING, "model"), (BATCHNORM, "extractor")],
-    ids=["paper", "remembering", "batchnorm"],
+    ("name", "changes", "server"),
+    [
+        ("paper", PAPER, "extractor"),
+        ("remembering", REMEMBERING, "model"),
+        ("batchnorm", BATCHNORM, "extractor"),
+    ],
 )
-def test_after_some_rounds_of_mnist_both_have_the_same_server_and_schedule(tmp_path, changes, server):
-    devices, rounds = changes["fleet.devices"], changes["run.rounds"]
-    engine = f"num-supernodes={devices} client-resources-num-cpus=1 init-args-num-cpus=2"
-    (tmp_path / "settings.toml").write_text(load("mnist", changes).to_toml(), encoding="utf-8")
-    with running(tmp_path / "federation") as federation:
-        federation.start_superlink("--insecure --simulation")
-        config = {"settings": tmp_path / "settings.toml", "set": "", "out": tmp_path / "flower"}
-        federation.run(config, f"--federation-config {shlex.quote(engine)}").wait(3000)
-    assert runs.read_summary(tmp_path / "flower"), federation.log("run").read_text()
-
-    runs.create(tmp_path / "plain", load(tmp_path / "flower"))
-    runs.execute(tmp_path / "plain")
-    one, other = (final_state(tmp_path / name) for name in ("flower", "plain"))
-    policy = [name for name in other if name.startswith("policy/")]
-    for name in (f"server/{server}", "queue_j", "spent_j", *policy):
-        assert np.array_equal(one[name], other[name]), name
-    real, simulated = (runs.read_records(tmp_path / name) for name in ("flower", "plain"))
+def test_after_some_rounds_of_mnist_both_have_the_same_server_and_schedule(
+    tmp_path, engine, name, changes, server
+):
+    flower, plain = engine(name, changes), tmp_path / "plain"
+    runs.create(plain, load(flower))
+    runs.execute(plain)
+    one, other = final_state(flower), final_state(plain)
+    policy = [key for key in other if key.startswith("policy/")]
+    for key in (f"server/{server}", "queue_j", "spent_j", *policy):
+        assert np.array_equal(one[key], other[key]), key
+    real, simulated = (runs.read_records(where) for where in (flower, plain))
     assert [record["scheduled"] for record in real] == [record["scheduled"] for record in simulated]
+    devices, rounds = changes["fleet.devices"], changes["run.rounds"]
     assert 0 < sum(len(record["scheduled"]) for record in real) < rounds * devices  # a choice was made

@@ -12,6 +12,7 @@ from pmafl.learning.task import LearningTask
 from pmafl.settings import LearningSettings, load
 
 SHAPES = {"mlp": (1, 28, 28), "cnn": (3, 32, 32)}
+SMALLEST = {"cnn": (3, 16, 16)}  # that the network takes
 
 
 def learning(model: str = "mlp", **changes: Any) -> LearningSettings:
@@ -46,7 +47,7 @@ def partition(data: Dataset, devices: int = 4) -> Partition:
 
 
 def task(model: str = "mlp", seed: int = 3, devices: int = 4, **changes: Any) -> LearningTask:
-    data = dataset(SHAPES.get(model, (1, 28, 28)))
+    data = dataset(SMALLEST.get(model, (1, 28, 28)))
     return LearningTask(learning(model, **changes), data, partition(data, devices), seed)
 
 

@@ -95,6 +95,7 @@ def test_a_prefix_that_names_leading_layers_is_a_split_by_layers():
         ({"model": USER + "missing"}, "has no 'missing'"),
         ({"model": USER + "branches", "shared_prefix": "tail"}, "they are head.weight"),
         ({"model": USER + "too_many_classes"}, r"gives outputs of shape \(2, 11\)"),
+        ({"model": USER + "a_dict"}, r"gives a dict for 2 samples; must give one tensor, \(2, 10\)"),
         ({"model": USER + "wrong_input"}, "does not take inputs of shape"),
         ({"model": USER + "no_parameters", "shared_layers": 0}, "has no parameters"),
         ({"model": USER + "not_a_module"}, "returned str"),

@@ -86,6 +86,15 @@ def too_many_classes(input_shape: tuple[int, ...], classes: int) -> nn.Sequentia
     return nn.Sequential(nn.Flatten(), nn.Linear(784, classes + 1))
 
 
+class Named(nn.Linear):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"logits": super().forward(x)}
+
+
+def a_dict(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), Named(784, classes))
+
+
 def wrong_input(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(100, classes))
 

@@ -166,3 +166,18 @@ def test_servers_take_ports_of_their_own_on_this_machine_alone(server, growing):
 def test_what_is_no_run_cannot_be_served(tmp_path):
     with pytest.raises(InputError, match="not a run directory"):
         open_server(tmp_path)
+
+
+def test_what_comes_later_has_pages_load_again(growing, lines):
+    """Such as the first test, for which the pages have no figure yet."""
+    tested = {"accuracy": 0.5, "loss": 1.0, "accuracy_std": 0.1, "worst_tenth_accuracy": 0.4}
+    rows = [json.loads(line) for line in lines]
+    rows[3] |= tested | {"error": 0.5, "error_std": 0.1, "worst_tenth_error": 0.9, "global_error": 0.6}
+    write(growing, [json.dumps(row).encode() + b"\n" for row in rows[:3]])
+    follower = Follower(growing)
+    before = follower.page()
+    assert before["head"]["score"]["title"] == "Accuracy"
+    write(growing, [json.dumps(row).encode() + b"\n" for row in rows[:4]])
+    follower.look()
+    assert follower.since(before["records"], 3) is None
+    assert follower.page()["head"]["score"]["title"] == "Error"

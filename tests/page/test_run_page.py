@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pmafl
+from pmafl import comparison
 from pmafl.cli import app
 from pmafl.errors import InputError
 from pmafl.page import story, write_page, write_run_page
@@ -214,3 +215,79 @@ def test_the_summary_and_the_command_are_on_the_page(run_directory, page_data):
     assert f"numpy {summary['versions']['numpy']}" in again["versions"]
     assert again["command"].startswith("pmafl run ")
     assert page_data["head"]["settings"] == pmafl.open_run(run_directory).settings.to_toml()
+
+
+AWAKE = {
+    "fleet.circuit_power_w": 0.05,
+    "fleet.receive_power_w": 0.1,
+    "fleet.connect_energy_j": 0.01,
+    "fleet.budget_j": 0.2,
+    "cell.downlink_bps": 1e8,
+}
+
+
+def test_receiving_and_circuits_count_in_times_and_energies(tmp_path):
+    run = pmafl.open_run(small_run(tmp_path / "run", **AWAKE))
+    data = data_of(write_run_page(run).read_text("utf-8"))
+    points, turns = data["part"]["points"], data["part"]["turns"]
+    received_s = 533_248 * 32 / 1e8  # what the server sends is not rounded
+    np.testing.assert_allclose(data["head"]["devices"]["received_s"], received_s, rtol=1e-6)
+    lengths_s = [
+        received_s + max(np.add(row["compute_time_s"], row["upload_time_s"])) if row["scheduled"] else 2.0
+        for row in run.rows
+    ]
+    np.testing.assert_allclose(np.diff(points["seconds"], prepend=0.0), lengths_s, rtol=1e-9)
+    assert max(lengths_s) == pytest.approx(2.0)  # devices that wait for the band use all of the deadline
+    parts = ("compute_energy_j", "upload_energy_j", "awake_energy_j")
+    spent_j = [sum(part) for row in run.rows for part in zip(*(row[name] for name in parts), strict=True)]
+    np.testing.assert_allclose(turns["energy_j"], spent_j, rtol=1e-6)
+    np.testing.assert_allclose(points["joules"][-1], sum(spent_j), rtol=1e-9)
+    np.testing.assert_allclose(points["mean_energy_j"][-1] * 15 * 6, sum(spent_j), rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    """Values to predict from four numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(180, 4)).astype(np.float32)
+    path = tmp_path_factory.mktemp("values") / "values.npz"
+    np.savez(path, x=x, y=x @ [1.0, -2.0, 0.5, 3.0] + 0.01 * rng.normal(size=180))
+    return path
+
+
+def predicting(values):
+    return {
+        "data.dataset": str(values),
+        "data.partition": "iid",
+        "fleet.devices": 6,
+        "fleet.samples": 20,
+        "learning.operations_per_sample": "count",
+        "run.learning": "full",
+        "run.rounds": 3,
+    }
+
+
+def test_predicted_values_have_errors_in_place_of_accuracies(tmp_path, values):
+    run = pmafl.open_run(small_run(tmp_path / "run", **predicting(values)))
+    data = data_of(write_run_page(run).read_text("utf-8"))
+    head, part = data["head"], data["part"]
+    assert head["score"] == {"title": "Error", "label": "mean absolute error", "factor": 1.0, "unit": ""}
+    assert "accuracy" not in head["glossary"]
+    assert not any("accuracy" in said for said in head["meanings"].values())
+    assert part["points"]["accuracy"].tolist() == [row["error"] for row in run.rows]
+    assert part["points"]["worst_tenth_accuracy"].tolist() == [row["worst_tenth_error"] for row in run.rows]
+    scores = part["accuracy"]["values"].reshape(-1, 6)
+    np.testing.assert_allclose(scores.mean(axis=1), [row["error"] for row in run.rows], rtol=1e-5)
+
+
+def test_comparisons_of_predicted_values_have_errors(tmp_path, values):
+    for job in comparison.grid(
+        "mnist", SMALL | predicting(values), {"policy.name": ["dual", "ocean"]}, range(1), tmp_path
+    ):
+        small_run(job.directory, **predicting(values), **dict(job.variation), **{"run.seed": job.seed})
+    data = data_of(write_page(tmp_path).read_text("utf-8"))
+    assert {"error", "worst_tenth_error", "loss"} < data["curves"].keys()
+    assert "accuracy" not in data["curves"]
+    assert "error" in data["glossary"]
+    final = pmafl.open_run(job.directory).rows[-1]
+    np.testing.assert_allclose(data["curves"]["error"][1]["mean"][-1], final["error"])

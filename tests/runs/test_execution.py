@@ -15,7 +15,19 @@ from pmafl.display import summary_table
 from pmafl.errors import InputError
 from pmafl.plots import plot_run
 from pmafl.settings import load
+from tests.conftest import tiny_overrides
 from tests.runs.directories import Stop, commit_every_round, contents, run, stop_after
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, tiny_data):
+    """A whole run of the small problem, and the same stopped after 3 and 4 of its 5 rounds."""
+    place, overrides = tmp_path_factory.mktemp("made"), tiny_overrides(tiny_data)
+    run(place / "whole", overrides)
+    for rounds in (3, 4):
+        with pytest.raises(Stop):
+            run(place / f"stopped after {rounds}", overrides, [stop_after(rounds - 1)])
+    return place
 
 
 def test_training_that_diverges_is_recorded_and_shown(tmp_path, tiny):
@@ -43,9 +55,9 @@ def test_a_run_directory_holds_what_it_promises(tmp_path, tiny):
     assert not list((tmp_path / "run").rglob("*.pkl"))
 
 
-def test_the_summary_agrees_with_the_records(tmp_path, tiny):
-    summary = run(tmp_path / "run", tiny)
-    records = runs.read_records(tmp_path / "run")
+def test_the_summary_agrees_with_the_records(made):
+    summary = runs.read_summary(made / "whole")
+    records = runs.read_records(made / "whole")
     energy_j = sum(sum(r["compute_energy_j"]) + sum(r["upload_energy_j"]) for r in records)
     assert summary["energy_per_device_round_j"] == pytest.approx(energy_j / (6 * 5))
     assert summary["final_accuracy"] == records[-1]["accuracy"]
@@ -77,10 +89,8 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path, tiny, algorithm, e
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "missing heads", "all"])
-def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, tiny, damage, capsys):
-    run(tmp_path / "whole", tiny)
-    with pytest.raises(Stop):
-        run(tmp_path / "hurt", tiny, [stop_after(3)])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, made, damage, capsys):
+    shutil.copytree(made / "stopped after 4", tmp_path / "hurt")
     folder = tmp_path / "hurt" / "checkpoint"
     newest = sorted(folder.glob("state-*"))[-1]
     content = bytearray(newest.read_bytes())
@@ -98,22 +108,19 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, ti
             path.write_bytes(b"garbage")
     runs.execute(tmp_path / "hurt")
     assert "damaged" in capsys.readouterr().err
-    assert contents(tmp_path / "whole") == contents(tmp_path / "hurt")
+    assert contents(made / "whole") == contents(tmp_path / "hurt")
 
 
 @pytest.mark.parametrize("tail", ["", '{"round": 3, "sched', "\x00\x00\x00\n", "not json\n"])
-def test_half_written_lines_are_dropped(tmp_path, tiny, tail):
-    run(tmp_path / "whole", tiny)
-    with pytest.raises(Stop):
-        run(tmp_path / "hurt", tiny, [stop_after(2)])
+def test_half_written_lines_are_dropped(tmp_path, made, tail):
+    shutil.copytree(made / "stopped after 3", tmp_path / "hurt")
     with open(tmp_path / "hurt" / "rounds.jsonl", "a") as lines:
         lines.write(tail)
     runs.execute(tmp_path / "hurt")
-    assert contents(tmp_path / "whole") == contents(tmp_path / "hurt")
+    assert contents(made / "whole") == contents(tmp_path / "hurt")
 
 
-def test_a_full_disk_loses_nothing(tmp_path, tiny, monkeypatch):
-    run(tmp_path / "whole", tiny)
+def test_a_full_disk_loses_nothing(tmp_path, tiny, made, monkeypatch):
     write, calls = files.write_file, []
 
     def full(path, content):
@@ -128,19 +135,19 @@ def test_a_full_disk_loses_nothing(tmp_path, tiny, monkeypatch):
         run(tmp_path / "hurt", tiny)
     monkeypatch.undo()
     runs.execute(tmp_path / "hurt")
-    assert contents(tmp_path / "whole") == contents(tmp_path / "hurt")
+    assert contents(made / "whole") == contents(tmp_path / "hurt")
 
 
-def test_a_finished_run_is_not_run_again(tmp_path, tiny):
-    first = run(tmp_path / "run", tiny)
+def test_a_finished_run_is_not_run_again(tmp_path, made):
+    shutil.copytree(made / "whole", tmp_path / "run")
+    first = runs.read_summary(tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoint")
     assert runs.execute(tmp_path / "run") == first
 
 
-def test_a_directory_with_a_run_is_not_overwritten(tmp_path, tiny):
-    run(tmp_path / "run", tiny)
+def test_a_directory_with_a_run_is_not_overwritten(made):
     with pytest.raises(InputError, match=r"already holds a run; go on with --resume"):
-        runs.create(tmp_path / "run", load("mnist"))
+        runs.create(made / "whole", load("mnist"))
 
 
 def test_two_processes_never_write_one_run(tmp_path, tiny):

@@ -48,7 +48,13 @@ def whole(directory, overrides):
 )
 def test_whatever_a_run_uses_it_goes_on_to_the_same_end(tmp_path, tiny, monkeypatch, choice):
     commit_every_round(monkeypatch)
-    changes = tiny | {"cell.deadline_s": 1.0, "policy.tradeoff": 1.0} | choice
+    changes = tiny | {
+        "cell.deadline_s": 1.0,
+        "policy.tradeoff": 1.0,
+        "run.rounds": 4,
+        "learning.iterations": 2,
+    }
+    changes |= choice
     assert whole(tmp_path / "whole", changes) == interrupted(tmp_path / "parts", changes)
 
 

@@ -42,7 +42,7 @@ def test_demand_falls_with_the_price():
 
 def test_the_willing_fit_and_one_more_does_not():
     for market in markets():
-        willing = count_willing(market)
+        willing, _ = count_willing(market)
         for count in (willing, willing + 1):
             if 0 < count <= market.device.size:
                 share, _ = at_price(market, market.log_limit[count - 1])

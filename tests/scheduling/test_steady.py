@@ -50,7 +50,7 @@ def result(world):
     return judge(world)
 
 
-@pytest.mark.parametrize("source", ["mnist", "cifar10"])
+@pytest.mark.parametrize("source", ["mnist", pytest.param("cifar10", marks=pytest.mark.heavy)])
 def test_reaches_93_percent_of_the_bound_at_the_presets_within_every_budget(source):
     result = judge(make_world(source))
     assert result.share >= 0.93

@@ -1,0 +1,57 @@
+"""The reference of the Python API, from docstrings, which are written to be read in an editor.
+
+Their habits are made known to Sphinx: an indented block after a colon is code, a paragraph of lines
+``name: what it is`` is a list, and a bar is a bar.
+"""
+
+import importlib
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+FIELD = re.compile(r"[a-z_][a-z_, ]*: ")
+
+
+def names(module: str) -> str:
+    """What a module defines."""
+    return f"```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```"
+
+
+def text(package: str, registry: str) -> str:
+    """The modules of what a package registers, one after the other."""
+    registered = getattr(importlib.import_module(package), registry)
+    modules = dict.fromkeys(registered.find(name).__module__ for name in registered)
+    return "\n\n".join(f"## `{module}`\n\n{names(module)}" for module in modules)
+
+
+def _understand(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Mend a docstring's lines in place."""
+    for place in range(len(lines) - 2):
+        line, gap, block = lines[place : place + 3]
+        if re.search(r"[^:]:$", line) and not gap and block.startswith(" " * (_indent(line) + 1)):
+            lines[place] = f"{line}:"
+    start = 0
+    while start < len(lines):
+        end = next((place for place in range(start, len(lines)) if not lines[place]), len(lines))
+        outer = [place for place in range(start, end) if not lines[place].startswith(" ")]
+        if outer and all(FIELD.match(lines[place]) for place in outer):
+            for place in outer:
+                lines[place] = f":{lines[place]}"
+        start = end + 1
+    inside = False  # a formula or code, where a bar is a bar
+    for place, line in enumerate(lines):
+        if line and _indent(line) == 0:
+            inside = line.startswith((".. ", ">>>"))
+        if not inside:
+            parts = re.split(r"(`[^`]*`)", line)
+            lines[place] = "".join(part if part[:1] == "`" else part.replace("|", r"\|") for part in parts)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", _understand, priority=400)  # before napoleon
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
