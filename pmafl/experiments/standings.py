@@ -198,8 +198,8 @@ HOW_TO_READ = """## How to read it
   its last device has uploaded. The policy knows what a round of a method costs: where it heeds energy,
   devices take part less often under a method that costs more.
 - **Bold**: no other method has as much accuracy for less energy, or more for as little, by the means.
-- Methods that tune before a test are charged for it once, in energy and time (it takes a deadline, at the
-  clock that this needs), also where they reach a part of the best.
+- Methods that tune before a test are charged for it once, in energy and time, at the clock that takes least
+  energy; also where they reach a part of the best.
 - "never": with no seed. Where some seeds reached it, their mean would flatter, so their number stands
   instead.
 - Charged to nobody: tests, encoding, sleep, the server, and receiving where the settings give no rate or
