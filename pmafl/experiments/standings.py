@@ -166,7 +166,7 @@ def to_markdown(board: Board, entries: Sequence[Entry], command: str, versions: 
         "",
         f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]}), {facts['rounds']} rounds, "
         f"{board.settings.fleet.devices} devices, policy `{facts['policy']}`, tested every "
-        f"{facts['evaluate_every']} rounds.",
+        f"{_rounds(facts['evaluate_every'])}.",
         f"Made with {', '.join(' '.join(both) for both in versions.items())}.",
         "",
         f"![accuracy against joules per device](leaderboard-{board.name}.png)",
@@ -185,6 +185,10 @@ def to_markdown(board: Board, entries: Sequence[Entry], command: str, versions: 
         HOW_TO_READ.format(against=reference(entries).method),
     ]
     return "\n".join(lines)
+
+
+def _rounds(count: int) -> str:
+    return "round" if count == 1 else f"{count} rounds"
 
 
 HOW_TO_READ = """## How to read it
