@@ -148,7 +148,10 @@ class Blocks:
             self._client.wait()
             self._server.end()
             for (_, before), (at_s, rounds) in itertools.pairwise(seen):
-                self.lags_s += [at_s - self._written_s[number] for number in range(before + 1, rounds + 1)]
+                written_s = [self._written_s[number] for number in range(before + 1, rounds + 1)]
+                self.lags_s += [
+                    at_s - one_s for one_s in written_s if one_s > seen[0][0]
+                ]  # he looked already
         self.found[self.live].append(found)
 
     def stop(self) -> None:

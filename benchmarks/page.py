@@ -39,6 +39,7 @@ def make(directory: Path, devices: int, rounds: int) -> None:
     overrides = {
         "fleet.devices": devices,
         "fleet.samples": 100,  # light enough for a third of them to fit
+        "data.dataset": "none",
         "cell.bandwidth_hz": HERTZ_PER_DEVICE * devices,
         "run.rounds": rounds,
         "run.learning": "none",

@@ -1,5 +1,8 @@
 """How many questions the scheduler answers in a second: `python benchmarks/service.py stream` or `... http`.
 
+`... endurance [LINES]` sends 100,000 lines, or so many, to `pmafl schedule --stream`, one in a hundred of
+them broken, and looks whether each is answered and whether memory grows.
+
 The problems are those of a run: 100 devices at the MNIST preset, `dual`, round after round. Run it on an idle
 machine; times are CPU seconds for the stream, and of the clock for HTTP.
 """
@@ -60,6 +63,42 @@ def stream() -> None:
             served = serve_lines(Asked(reasons=reasons), io.BytesIO(raw), io.StringIO())
             best = max(best, served / (time.process_time() - began))
         print(f"stream, {'with' if reasons else 'without'} reasons: {best:.0f} decisions per CPU second")
+
+
+def endurance(count: int = 100_000) -> None:
+    lines = problems()
+    command = [sys.executable, "-m", "pmafl", "schedule", "-", "--stream"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    memory_mb, decisions, errors, wrong = {}, 0, 0, 0
+    began = time.monotonic()
+    for number in range(count):
+        broken = number % 100 == 50
+        text = lines[number % len(lines)]
+        server.stdin.write((text[: len(text) // 2] if broken else text) + "\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        is_error = "error" in answer
+        decisions, errors = decisions + (not is_error), errors + is_error
+        wrong += is_error != broken
+        if number + 1 in (count // 10, count):
+            memory_mb[number + 1] = _memory_mb(server.pid)
+    server.stdin.close()
+    more = server.stdout.read()
+    seconds = time.monotonic() - began
+    print(
+        f"endurance: {count} lines in {seconds:.0f} s, {decisions} decisions, {errors} errors, "
+        f"{wrong} wrong, {len(more)} characters more, ended with {server.wait()}; memory "
+        + ", ".join(f"{mb:.1f} MB after {number}" for number, mb in memory_mb.items())
+    )
+
+
+def _memory_mb(process: int) -> float:
+    """What a process holds in memory now; Linux only."""
+    with open(f"/proc/{process}/status") as status:
+        (kb,) = (int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+    return kb / 1e3
 
 
 def http(seconds: float = 20.0, clients: int = 8) -> None:
@@ -135,4 +174,4 @@ def _load(
 
 
 if __name__ == "__main__":
-    {"stream": stream, "http": http}[sys.argv[1]]()
+    {"stream": stream, "http": http, "endurance": endurance}[sys.argv[1]](*map(int, sys.argv[2:]))

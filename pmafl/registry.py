@@ -71,11 +71,24 @@ class Registry(Mapping[str, Entry]):
         if name in self._entries:
             return self._entries[name]
         if ":" in name:
-            found: Entry = load_object(name, self.setting)
-            return found
+            return self._elsewhere(name)
         near = difflib.get_close_matches(name, self._entries, n=1)
         advice = f"did you mean {near[0]!r}?" if near else self._choices()
         raise InputError(f"{self.setting} = {name!r}: there is no such {self.kind}; {advice}")
+
+    def _elsewhere(self, path: str) -> Entry:
+        """The object at a path; whoever forgot the value of an option is told so."""
+        try:
+            found: Entry = load_object(path, self.setting)
+        except InputError:
+            name, _, option = path.partition(":")
+            if name not in self._entries:
+                raise
+            raise InputError(
+                f"{self.setting} = {path!r:.80}: {option!r:.40} has no value; an option is given as in "
+                f"{name}:option=value"
+            ) from None
+        return found
 
     def _choices(self) -> str:
         return f"choose {', '.join(self._entries)} or {self._other}"

@@ -6,6 +6,7 @@ key, the value and what is allowed. Names that other rooms register (policies, a
 """
 
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -15,7 +16,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import tomli_w
 from pydantic import (
@@ -587,7 +588,7 @@ def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
         text = resources.files("pmafl").joinpath("presets", f"{source}.toml").read_text(encoding="utf-8")
         return _resolve(_parse_toml(text, source), source, Path(), seen)
     if source == "-":
-        return _resolve(_parse_toml(sys.stdin.read(), "standard input"), "standard input", Path(), seen)
+        return _resolve(_parse_toml(_all_of(sys.stdin), "standard input"), "standard input", Path(), seen)
     path = Path(source)
     try:
         if path.is_dir() and (path / "settings.toml").is_file():  # a run directory stands for its settings
@@ -598,6 +599,12 @@ def _read(source: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], Origins]:
             f"{_shorten(source, 200)} is neither a preset ({', '.join(PRESETS)}) nor a readable TOML file"
         ) from None
     return _resolve(_parse_toml(text, source), source, path.parent, seen)
+
+
+@functools.lru_cache(maxsize=1)
+def _all_of(stream: TextIO) -> str:
+    """What a stream holds, also for those who ask again."""
+    return stream.read()
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:

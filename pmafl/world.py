@@ -183,16 +183,23 @@ def received_s(settings: Settings, costs: Workload) -> Array:
 
 
 def tuning_cost(world: World) -> tuple[Array, Array]:
-    """Joules and seconds that each device takes to tune its model before a test; 0 where none does.
+    r"""Joules and seconds that each device takes to tune its model before a test; 0 where none does.
 
-    No round is charged for it. A device computes as slowly as it may: for as long as a round's deadline, or
-    longer where its highest clock needs longer.
+    No round is charged for it. A device takes the time that costs it least, as long as a round's deadline at
+    most, or longer where its highest clock needs longer. Where its circuits draw power P while it is awake,
+    the clock of least energy is
+
+    .. math:: f = \sqrt[3]{P / (2 \kappa)}.
     """
     fleet, settings = world.fleet, world.settings
+    kappa = settings.fleet.energy_coefficient
     work_cycles = world.costs.tuning_iterations * fleet.samples * fleet.cycles_per_sample
-    time_s = np.maximum(settings.cell.deadline_s, work_cycles / fleet.max_frequency_hz)
-    energy_j = compute_energy(time_s, work_cycles, settings.fleet.energy_coefficient)
-    return energy_j, np.where(work_cycles > 0, time_s, 0.0)
+    fastest_s = work_cycles / fleet.max_frequency_hz
+    longest_s = np.maximum(settings.cell.deadline_s, fastest_s)
+    best_hz = np.cbrt(fleet.circuit_power_w / (2 * kappa))
+    best_s = np.divide(work_cycles, best_hz, out=longest_s.copy(), where=best_hz > 0)
+    time_s = np.where(work_cycles > 0, np.clip(best_s, fastest_s, longest_s), 0.0)
+    return compute_energy(time_s, work_cycles, kappa) + fleet.circuit_power_w * time_s, time_s
 
 
 def channel_gain(world: World, round_index: int) -> Array:

@@ -66,6 +66,14 @@ def _one_core():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk():
+    """What a cut of the power leaves is tried on a disk of its own, or on one that is played."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def make_problem():
     """Builds a round problem of the MNIST preset; keyword arguments replace values."""

@@ -22,6 +22,7 @@ from pmafl.cli import app
 from pmafl.commands.compare import variations
 from pmafl.comparison import with_options
 from pmafl.errors import InputError
+from pmafl.experiments.leaderboard import read_methods
 from pmafl.learning.algorithms import find_algorithm
 from pmafl.scheduling import find_policy
 from pmafl.settings import PRESETS, load, parse_assignment
@@ -198,14 +199,16 @@ def assert_known(words):
         values, left_over, _ = command.make_parser(context).parse_args(rest)
     assert not left_over
     values = {key: value for key, value in values.items() if isinstance(value, str | list)}
-    if name not in ("run", "compare", "efficiency", "settings") or "resume" in values:
+    if name not in ("run", "compare", "leaderboard", "efficiency", "settings") or "resume" in values:
         return
     overrides = dict(parse_assignment(value) for value in values.get("set_", []))
-    overrides |= {
-        key: parse_assignment(f"x={values[short]}")[1] for short, key in SHORT.items() if short in values
-    }
+    for short, key in SHORT.items():
+        if short in values:
+            overrides |= with_options(key, parse_assignment(f"x={values[short]}")[1])
     source = values.get("source", "mnist")
     assert_valid(source, overrides)
+    for method in read_methods(values.get("algorithms")) if name == "leaderboard" else ():
+        assert_valid(source, {**overrides, **with_options("learning.algorithm", method)})
     for key, several in variations(values.get("vary")).items():
         for value in several:
             assert_valid(source, overrides | with_options(key, value))

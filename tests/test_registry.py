@@ -58,6 +58,7 @@ def test_a_name_that_could_be_a_path_is_refused(shapes, name):
         ("no_such_module_here:square", "there is no module 'no_such_module_here' to import"),
         ("own_shapes:circle", "module 'own_shapes' has no 'circle'"),
         ("own_shapes:", "must be package.module:name"),
+        ("square:sides", "'sides' has no value; an option is given as in square:option=value"),
     ],
 )
 def test_a_wrong_name_is_one_line_that_helps(shapes, own_shapes, name, said):

@@ -6,7 +6,15 @@ import pytest
 from pmafl.errors import InputError
 from pmafl.rounds import play, simulate
 from pmafl.settings import load
-from pmafl.world import build_world, channel_gain, channel_gains, make_problem, outlook, wireless_world
+from pmafl.world import (
+    build_world,
+    channel_gain,
+    channel_gains,
+    make_problem,
+    outlook,
+    tuning_cost,
+    wireless_world,
+)
 
 
 def wireless(**changes):
@@ -115,3 +123,16 @@ def test_watches_take_part_whatever_work_an_algorithm_has(algorithm, least):
     assert len({device for record in records for device in record.scheduled}) == 20
     assert (states[-1].queues.spent_j <= 0.05 * rounds * (1 + 1e-9)).all()
     assert states[-1].queues.spent_j.mean() > 0.9 * 0.05 * rounds
+
+
+def test_tuning_takes_the_clock_of_least_energy_within_the_deadline():
+    """The energy of every other clock that a device may have is as much or more."""
+    for circuits_w in (0.0, 0.5, 1e3):
+        changes = {"learning.algorithm": "fine-tune", "fleet.circuit_power_w": circuits_w}
+        world = wireless_world(load("mnist", changes))
+        energy_j, time_s = tuning_cost(world)
+        work = 5 * world.fleet.samples * world.fleet.cycles_per_sample
+        for other_s in np.geomspace(work / world.fleet.max_frequency_hz, 2.0, 40):
+            assert (energy_j <= (1 + 1e-9) * (5e-27 * work**3 / other_s**2 + circuits_w * other_s)).all()
+        assert (time_s <= 2.0).all()
+    assert not np.any(tuning_cost(wireless_world(load("mnist"))))

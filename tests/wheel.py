@@ -17,9 +17,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-UNNEEDED = shutil.ignore_patterns(
-    ".git", ".venv", "runs", "results", "build", "dist", "*.egg-info", "__pycache__"
-)
+NEEDED = ("pyproject.toml", "README.md", "LICENSE", "pmafl")
 DEVICE = {"samples": 600, "cycles_per_sample": 137586.5, "max_frequency_hz": 1e9, "max_power_w": 1.0}
 PROBLEM = {
     "bandwidth_hz": 1e7,
@@ -45,7 +43,11 @@ MISSING = "error: pmafl run needs PyTorch: pip install 'pmafl[learn]'"
 
 def build(folder: Path) -> Path:
     """The wheel, from a copy: building in the tree would take along what an earlier build left."""
-    source = shutil.copytree(ROOT, folder / "source", ignore=UNNEEDED)
+    source = folder / "source"
+    source.mkdir()
+    for name in NEEDED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
     subprocess.run(build, check=True)
     (wheel,) = folder.glob("*.whl")

@@ -84,6 +84,8 @@ def leaderboard(
     comparison.check(archive.unfinished(board.jobs), engine)
     report.make_directory(place)
     board_of.run(board, archive, (engine, workers, address))
+    if here := [job for job in board.jobs if job.directory.is_dir()]:  # others are kept, but gone
+        comparison.write_grid(here, runs)
     entries = board_of.measure(board, archive)
     command = _command(source, algorithms, seeds, rounds, policy, evaluate_every, set_ or [])
     table = standings.write(board, entries, archive, place, command)

@@ -33,7 +33,7 @@ LearningOption = Annotated[
     typer.Option(
         "--learning",
         metavar="RUN_DIR",
-        help="A finished run, or a folder of runs: how accuracy grows with participation. May be repeated.",
+        help="A finished run, or a folder of runs: how accuracy grows with turns. May be repeated.",
     ),
 ]
 

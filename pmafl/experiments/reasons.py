@@ -67,7 +67,7 @@ PLATEAU = (
 TWO_CLASSES = (
     "one model for all classes trains slowly where devices of two classes each take five epochs apart, and "
     "with few devices more so: with 10 of 100 the lead is 36 points after 60 rounds and shrinks "
-    "(docs/accuracy.md)"
+    "(docs/results/index.md)"
 )
 SAME_EVALUATION = (
     "one seed, evaluated every ten rounds: both have it at the same evaluation, where what PMA-FL never "
@@ -93,7 +93,8 @@ NEXT_TO_IT = (
 )
 FEW_TO_SHARE_WITH = (
     "one seed; with so few devices to share with, n = 0 to 4 end within a point of each other, though in "
-    "loss n = 4 is ahead; with 10 of 100 devices a round n = 4 ends 6.7 points above n = 0 (docs/accuracy.md)"
+    "loss n = 4 is ahead; with 10 of 100 devices a round n = 4 ends 6.7 points above n = 0 "
+    "(docs/results/index.md)"
 )
 TWO_DEVICES = (
     "one seed and two devices, whose few classes one global model learns as well: this scale does not "

@@ -166,7 +166,7 @@ def to_markdown(board: Board, entries: Sequence[Entry], command: str, versions: 
         "",
         f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]}), {facts['rounds']} rounds, "
         f"{board.settings.fleet.devices} devices, policy `{facts['policy']}`, tested every "
-        f"{facts['evaluate_every']} rounds.",
+        f"{_rounds(facts['evaluate_every'])}.",
         f"Made with {', '.join(' '.join(both) for both in versions.items())}.",
         "",
         f"![accuracy against joules per device](leaderboard-{board.name}.png)",
@@ -187,6 +187,10 @@ def to_markdown(board: Board, entries: Sequence[Entry], command: str, versions: 
     return "\n".join(lines)
 
 
+def _rounds(count: int) -> str:
+    return "round" if count == 1 else f"{count} rounds"
+
+
 HOW_TO_READ = """## How to read it
 
 - After ±: half the width of the 95% interval over seeds (Student's t). Differences are paired, seed by
@@ -198,8 +202,8 @@ HOW_TO_READ = """## How to read it
   its last device has uploaded. The policy knows what a round of a method costs: where it heeds energy,
   devices take part less often under a method that costs more.
 - **Bold**: no other method has as much accuracy for less energy, or more for as little, by the means.
-- Methods that tune before a test are charged for it once, in energy and time (it takes a deadline, at the
-  clock that this needs), also where they reach a part of the best.
+- Methods that tune before a test are charged for it once, in energy and time, at the clock that takes least
+  energy; also where they reach a part of the best.
 - "never": with no seed. Where some seeds reached it, their mean would flatter, so their number stands
   instead.
 - Charged to nobody: tests, encoding, sleep, the server, and receiving where the settings give no rate or

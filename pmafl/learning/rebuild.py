@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -60,9 +61,12 @@ def code_of_networks() -> str:
 def as_onnx(module: nn.Module, method: Method) -> bytes:
     """A network with any number of samples as its input ``x``, and their scores as its output ``scores``."""
     samples = example(method.form_of_data[0], 2, method.model.vocabulary)
+    torch_log = logging.getLogger("torch.onnx")
+    level = torch_log.level
     try:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it talks about its progress
             warnings.simplefilter("ignore")
+            torch_log.setLevel(logging.ERROR)  # and about packages that are not needed
             program = torch.onnx.export(
                 module,
                 (samples,),
@@ -77,6 +81,8 @@ def as_onnx(module: nn.Module, method: Method) -> bytes:
         raise InputError(
             f"learning.model = {method.model.name!r}: torch cannot write it as ONNX: {reason:.200}"
         ) from error
+    finally:
+        torch_log.setLevel(level)
     assert program is not None, "without a file to write, it is returned"
     content: bytes = program.model_proto.SerializeToString()
     return content

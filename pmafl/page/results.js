@@ -15,6 +15,12 @@ results.verdict = (word) => {
   return `${signs[word] ?? "•"} ${word}`;
 };
 
+// The figure that a claim is about, as files are named; -1 where it has no curves here.
+results.figureOf = ({figure, dataset, reading}) => {
+  const name = [figure, dataset, reading === "chosen" ? "" : reading].filter(Boolean).join("-");
+  return results.data.shown.findIndex((shown) => shown.name === name);
+};
+
 results.drawClaims = () => {
   const chosen = results.data.claims.filter(
     (claim) => results.which === "all" || claim.verdict === results.which,
@@ -35,7 +41,18 @@ results.drawClaims = () => {
     }
     const number = claim.paper === null ? "–" : page.number(claim.paper, 3);
     const where = [claim.where, claim.dataset, claim.reading].filter(Boolean).join(", ");
-    return [text, results.verdict(claim.verdict), results.value(claim), number, claim.scale, where];
+    const place = page.element("span", where);
+    const figure = results.figureOf(claim);
+    if (figure >= 0) {
+      const button = page.element("button", "its curves", {type: "button", class: "small"});
+      button.addEventListener("click", () => {
+        results.choose(figure);
+        page.byId("h-figures").scrollIntoView();
+        page.byId("figure").focus();
+      });
+      place.append(" ", button);
+    }
+    return [text, results.verdict(claim.verdict), results.value(claim), number, claim.scale, place];
   });
   const header = ["claim", "verdict", "ours", "paper", "our runs", "where"];
   page.byId("claims").replaceChildren(page.table(rows, header));
@@ -62,6 +79,7 @@ results.drawFigure = () => {
 
 results.choose = (index) => {
   results.figure = index;
+  page.byId("figure").value = String(index);
   results.hidden.clear();
   page.choices("lines", results.data.shown[index]?.lines ?? [], results.hidden, results.drawFigure);
   results.drawFigure();

@@ -97,7 +97,9 @@ def _lines(axes: Axes, series: dict[str, list[Row]], metric: str) -> None:
     for (name, members), style in zip(series.items(), _styles(len(series)), strict=True):
         means, errors = _numbers(members, metric)
         x = [float(row.variation[-1][1]) for row in members]
-        axes.errorbar(x, means, errors, marker="o", markersize=4, capsize=3, label=name, **style)
+        axes.errorbar(
+            x, means, errors, marker="o", markersize=4, capsize=3, elinewidth=1, label=name, **style
+        )
     if 0 < FEW_TIMES * min(values) < max(values):
         axes.set_xscale("log")
     key = label(next(iter(series.values()))[0].variation[-1:]).partition("=")[0]
@@ -164,6 +166,9 @@ def _bands(axes: Axes, curves: Curves, quantity: str, axis: str, names: Sequence
         if band.half_width.any():
             edges = band.mean - band.half_width, band.mean + band.half_width
             axes.fill_between(x, *edges, color=style["color"], alpha=min(0.15, 0.6 / len(names)), linewidth=0)
+    ends = [places[-1] for places in curves.axes[axis]]
+    if 0 < FEW_TIMES * min(ends) < max(ends):
+        axes.set_xscale("log")
     title, unit, _ = CURVES[quantity]
     low, high = _limits(curves.bands[quantity])
     if quantity.endswith("accuracy"):

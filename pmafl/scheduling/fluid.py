@@ -392,7 +392,7 @@ class _Block:
             log_y[near], closer = _settle(frontier.take(near), log_y[near], log_ratio[near], self.fleet.close)
             _put(at, near, closer)
         newton = log_y + (log_ratio - at.log_price) / at.price_slope
-        target = np.clip(newton, frontier.log_start, frontier.log_end)
+        target = _within(newton, frontier.log_start, frontier.log_end)
         self.log_y[cell] = target
         step, rise_j = target - log_y, -np.exp(at.log_price) * at.share * at.share_slope
         energy_j, share = at.energy_j + rise_j * step, at.share * np.exp(at.share_slope * step)
@@ -448,26 +448,29 @@ class _Block:
 
 def _settle(frontier: Frontier, log_y: Array, log_ratio: Array, close: float) -> tuple[Array, Point]:
     """Points so near to where band is worth its price that the frontier is straight between."""
-    log_y = np.clip(log_y, frontier.log_start, frontier.log_end)
+    log_y = _within(log_y, frontier.log_start, frontier.log_end)
     at = point(frontier, log_y)
-
-    def far() -> tuple[Index, Array]:
-        miss = log_ratio - at.log_price
-        step = np.clip(miss / at.price_slope, -LARGEST_STEP, LARGEST_STEP)
-        target = np.clip(log_y + step, frontier.log_start, frontier.log_end)
-        chosen = np.flatnonzero((np.abs(miss) > close) & (target != log_y))
-        return chosen, target[chosen]
-
+    index, here, now = np.arange(log_y.size), log_y, at  # of those that are not near yet
     for turn in range(FREE_STEPS):
-        chosen, target = far()
+        miss = log_ratio - now.log_price
+        step = _within(miss / now.price_slope, -LARGEST_STEP, LARGEST_STEP)
+        target = _within(here + step, frontier.log_start, frontier.log_end)
+        chosen = np.flatnonzero((np.abs(miss) > close) & (target != here))
         if not chosen.size:
             break
-        members = frontier.take(chosen)
+        index, frontier, log_ratio = index[chosen], frontier.take(chosen), log_ratio[chosen]
+        here = target[chosen]
         if turn == FREE_STEPS - 1:
-            target = at_price(members, log_ratio[chosen], target)
-        log_y[chosen] = target
-        _put(at, chosen, point(members, target))
+            here = at_price(frontier, log_ratio, here)
+        now = point(frontier, here)
+        log_y[index] = here
+        _put(at, index, now)
     return log_y, at
+
+
+def _within(values: Array, low: Array | float, high: Array | float) -> Array:
+    """The same as `np.clip`, in less time."""
+    return np.minimum(np.maximum(values, low), high)
 
 
 def _put(whole: Point, chosen: Index, part: Point) -> None:

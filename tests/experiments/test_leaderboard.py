@@ -62,6 +62,7 @@ def test_all_files_are_written_and_name_every_method(made):
     stem = place / "results" / "leaderboard-mnist"
     for ending in ("md", "csv", "tex", "json", "png", "pdf", "svg"):
         assert stem.with_suffix(f".{ending}").stat().st_size > 300
+    assert len(comparison.read_grid(place / "runs")) == 2 * len(METHODS)
     page = stem.with_suffix(".md").read_text("utf-8")
     assert all(f"| {name} |" in page.replace("**", "") for name in METHODS)
     assert "pmafl leaderboard mnist --seeds 2" in page

@@ -2,7 +2,7 @@ import pytest
 
 from pmafl.learning.architecture import cnn, mlp
 from pmafl.learning.workload import workload
-from tests.learning.synthetic import learning, task
+from tests.learning.synthetic import SMALLEST, learning, task
 
 
 def test_the_upload_is_the_shared_part():
@@ -72,7 +72,7 @@ def test_options_change_what_is_charged():
 @pytest.mark.parametrize("algorithm", ["pma", "fedavg"])
 def test_a_task_costs_what_was_announced(model, algorithm):
     made = task(model, algorithm=algorithm, shared_layers=1)
-    shape = {"cnn": (3, 32, 32)}.get(model, (1, 28, 28))
+    shape = SMALLEST.get(model, (1, 28, 28))
     assert made.method.workload == workload(made_settings(model, algorithm), shape)
 
 

@@ -188,6 +188,21 @@ def test_curves_are_the_records_against_rounds_seconds_and_joules(chromium, run_
         assert line == pytest.approx(column(page, "energy", "rounds", "x")[1])
 
 
+def test_receiving_comes_before_computing(chromium, tmp_path):
+    receiving = {"cell.downlink_bps": 1e8, "fleet.receive_power_w": 0.1, "fleet.circuit_power_w": 0.05}
+    directory = small_run(tmp_path / "run", **receiving)
+    row = pmafl.open_run(directory).rows[-1]
+    received_s = 533_248 * 32 / 1e8
+    with opened(chromium, write_run_page(directory), 390, "dark") as page:
+        found = {name: column(page, "division", "bars", name) for name in ("received", "done", "energy")}
+        assert found["received"] == pytest.approx([received_s] * len(row["scheduled"]))
+        times_s = zip(row["compute_time_s"], row["upload_time_s"], strict=True)
+        assert found["done"] == pytest.approx([received_s + sum(pair) for pair in times_s], rel=1e-5)
+        parts = (row[f"{name}_energy_j"] for name in ("compute", "upload", "awake"))
+        assert found["energy"] == pytest.approx([sum(part) for part in zip(*parts, strict=True)], rel=1e-5)
+        assert "receiving" in page.evaluate("page.plot('division').above[0].items.map((i) => i.label.value)")
+
+
 def test_play_goes_through_all_rounds_and_stops(chromium, run_directory):
     with opened(chromium, run_directory / "page.html") as page:
         page.click("#play")
@@ -213,11 +228,22 @@ def test_pages_fit_phones_and_screens_in_both_looks(chromium, run_directory, wid
 @pytest.mark.parametrize("kind", ["PNG", "SVG"])
 def test_every_figure_can_be_saved(chromium, run_directory, kind):
     with opened(chromium, run_directory / "page.html") as page:
-        for name in page.evaluate("[...page.shown.keys()]"):
-            with page.expect_download() as download:
-                page.click(f"[aria-label='save the figure {name} as {kind}']")
-            content = download.value.path().read_bytes()
-            assert content[:4] == b"\x89PNG" if kind == "PNG" else b"<svg" in content[:200]
+        save_all(page, kind)
+        page.evaluate("run.choose(2)")
+        wait_for(page, "run.head.stories.every((name) => page.shown.has(name))")
+        for name in page.evaluate("run.head.stories"):  # browsers stop pages that save many files at once
+            blob = f"page.shown.get('{name}').export('{kind.lower()}').to_blob()"
+            assert page.evaluate(f"{blob}.then((blob) => blob.size)") > 1000
+
+
+def save_all(page, kind):
+    names = page.evaluate("[...page.shown.keys()]")
+    assert names
+    for name in names:
+        with page.expect_download() as download:
+            page.click(f"[aria-label='save the figure {name} as {kind}']")
+        content = download.value.path().read_bytes()
+        assert content[:4] == b"\x89PNG" if kind == "PNG" else b"<svg" in content[:200]
 
 
 def test_hostile_names_appear_as_text(chromium, tmp_path):
@@ -293,6 +319,7 @@ def test_comparisons_sort_hide_and_lead_to_their_runs(chromium, tmp_path):
         first = page.inner_text("#table tbody tr:first-child")
         page.click("#table th button >> nth=0")
         assert page.inner_text("#table tbody tr:first-child") != first
+        save_all(page, "SVG")
         page.locator("#variations a").first.click()
         wait_for(page, "document.documentElement.dataset.ready && typeof run !== 'undefined'")
         assert "seed" in page.inner_text("#line")
@@ -318,17 +345,39 @@ def test_a_plan_has_sliders_that_choose(chromium, tmp_path, width, look):
         page.click("#take")
         assert column(page, "front", "chosen", "y") == [1000]
         assert column(page, "rings", "annuli", "share") == [70]
+        save_all(page, "PNG")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_claims_are_filtered_and_figures_chosen(chromium, tmp_path):
+def test_a_hostile_plan_appears_as_text(chromium, tmp_path):
+    hostile = "<img src=x onerror=alert(1)>" + "x" * 10_000
+    plan = PLAN | {"choices": [one | {"choice": {hostile: 1.0}} for one in PLAN["choices"]]}
+    plan["goals"] = [{"goal": hostile, "met": False, "margin": 0.0, "reached": "$$\\alert(1)$$"}]
+    path = tmp_path / "<img src=x onerror=alert(1)>😀.json"
+    path.write_text(json.dumps(plan))
+    with opened(chromium, write_page(path), 390) as page:
+        assert page.inner_text("#name") == f"Plan: {path.name}"
+        assert hostile in page.text_content("#sliders")
+        assert hostile in page.text_content("#goals")
+        page.hover("[data-figure=front] .drawing")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_claims_are_filtered_and_figures_chosen(chromium, tmp_path, width):
     for path in RESULTS.glob("fig[23]-mnist*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "CLAIMS.json").write_bytes((RESULTS / "CLAIMS.json").read_bytes())
-    with opened(chromium, write_page(tmp_path)) as page:
+    with opened(chromium, write_page(tmp_path), width) as page:
         every = page.locator("#claims tbody tr").count()
         page.select_option("#which", "reproduced")
         assert 0 < page.locator("#claims tbody tr").count() < every
         before = column(page, "accuracy", "curves", "ys")
         page.select_option("#figure", "1")
         assert column(page, "accuracy", "curves", "ys") != before
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        cells = "[...document.querySelectorAll('#claims td')]"
+        assert page.evaluate(f"{cells}.every((cell) => cell.getBoundingClientRect().right <= {width})")
+        page.locator("#claims button").first.focus()
+        page.keyboard.press("Enter")
+        assert column(page, "accuracy", "curves", "ys") == before  # the first claim's, by the keyboard

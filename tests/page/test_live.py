@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -10,7 +11,7 @@ import pytest
 
 import pmafl
 from pmafl.errors import InputError
-from pmafl.page import address_of, open_server
+from pmafl.page import address_of, open_server, serving
 from pmafl.page.live import Follower
 from tests.page.pages import SMALL, data_of, small_run, unpack
 
@@ -161,6 +162,23 @@ def test_servers_take_ports_of_their_own_on_this_machine_alone(server, growing):
             open_server(growing, server.server_port)
     finally:
         other.server_close()
+
+
+def test_a_process_beside_a_run_serves_its_page_and_ends_with_it(growing, lines):
+    write(growing, lines[:2])
+    with serving(growing) as beside:
+        address = beside.begin()
+        limit_s = time.monotonic() + 120
+        while True:
+            try:
+                with urllib.request.urlopen(address, timeout=60) as answer:
+                    assert data_of(answer.read().decode())["rounds"] == 2
+                break
+            except urllib.error.URLError:  # it does not listen yet
+                assert time.monotonic() < limit_s
+                time.sleep(0.1)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address, timeout=60)
 
 
 def test_what_is_no_run_cannot_be_served(tmp_path):

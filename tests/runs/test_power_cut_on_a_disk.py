@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import posix
 import random
 import shutil
 import struct
@@ -20,8 +21,9 @@ WITHOUT_LOG = struct.pack("I", 2)
 
 
 @pytest.fixture
-def disk(tmp_path):
+def disk(tmp_path, monkeypatch):
     """A mounted image with `cut()`: all that is not on disk is lost, and what is comes back."""
+    monkeypatch.setattr(os, "fsync", posix.fsync)  # the real one, which other tests do without
     image, place = tmp_path / "image", tmp_path / "disk"
     place.mkdir()
     if os.geteuid() or not shutil.which("mkfs.ext4"):

@@ -78,7 +78,7 @@ def test_smoothness_of_a_model_without_kinks_is_that_of_its_exact_hessian():
 
 
 def test_measuring_twice_gives_the_same_numbers_to_the_bit():
-    one, other = (measure(task(), SCHEDULE, points=3, probed=2) for _ in range(2))
+    one, other = (measure(task(), SCHEDULE[:2], points=2, probed=1) for _ in range(2))
     assert one.to_dict() == other.to_dict()
 
 
