@@ -27,6 +27,8 @@ def text(package: str, registry: str) -> str:
 
 def _understand(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Mend a docstring's lines in place."""
+    if what in ("attribute", "property") and lines:
+        lines[0] = lines[0].replace(": ", " -- ", 1)  # what stands before is no type
     for place in range(len(lines) - 2):
         line, gap, block = lines[place : place + 3]
         if re.search(r"[^:]:$", line) and not gap and block.startswith(" " * (_indent(line) + 1)):
