@@ -120,11 +120,11 @@ def test_a_run_directory_may_have_any_name(name, tmp_path, monkeypatch):
 
 def test_a_users_policy_that_goes_wrong_is_one_line_that_names_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def mask(problem, rng):\n    return problem.queue_j > 0\n")
-    result = pmafl("run", "--policy", "mine:mask", "--set", "run.learning=none")
+    (tmp_path / "masked.py").write_text("def mask(problem, rng):\n    return problem.queue_j > 0\n")
+    result = pmafl("run", "--policy", "masked:mask", "--set", "run.learning=none")
     assert result.returncode == 2
     assert result.stderr.startswith(
-        "error: policy 'mine:mask' in round 0: returned ndarray; it must return a "
+        "error: policy 'masked:mask' in round 0: returned ndarray; it must return a "
     )
     assert result.stderr.count("\n") == 1
 

@@ -292,7 +292,7 @@ def test_a_damaged_file_of_runs_is_one_clear_line(make, tmp_path):
 def test_a_claim_that_did_not_come_out_is_read_again_elsewhere(make, small, out, tmp_path):
     again = Scale("mnist", seeds=1, wireless_seeds=1, rounds=2, overrides={**small, "cell.deadline_s": 1.0})
     figure = figure_module("fig7")
-    stated = Scale("mnist", "stated", seeds=1, wireless_seeds=1, rounds=2, overrides=small)
+    stated = Scale("mnist", "stated", seeds=1, wireless_seeds=2, rounds=4, overrides=small)
     studies = [(tmp_path, make("fig7"))]
     for scale, place in ((again, tmp_path / "tried" / "short"), (stated, tmp_path)):
         found = prepare("fig7", figure.curves(scale), scale, out, True, run_here, everything())
