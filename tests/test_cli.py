@@ -136,6 +136,7 @@ def test_an_unknown_command_is_one_line_and_exit_code_two_of_the_process():
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.heavy
 def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     options = ("mnist", "--seeds", "14", "--set", "run.learning='none'", "--set", "run.rounds=5")
     command = ["compare", *options, "--workers", "2", "--out", str(tmp_path)]
@@ -159,6 +160,7 @@ def test_an_interrupted_comparison_ends_in_one_line_and_goes_on(tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in done}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
 def test_a_comparison_that_is_killed_leaves_no_worker(name, tmp_path):
     options = ("mnist", "--seeds", "4", "--set", "run.learning='none'", "--set", "run.rounds=100000")

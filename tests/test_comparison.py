@@ -166,6 +166,7 @@ def check_that_only_the_deadly_one_failed(jobs, error, warnings):
     assert comparison.unfinished(jobs) == jobs[:1]
 
 
+@pytest.mark.heavy
 def test_a_job_that_kills_its_workers_is_named_and_the_others_are_done(deadly, capsys):
     seen = []
     with pytest.raises(InputError) as error:

@@ -64,6 +64,7 @@ def test_a_round_lasts_until_its_last_device_has_received_computed_and_sent():
     assert np.isnan(length_s(row, load("mnist", {"run.wireless": "none"}), np.zeros(())))
 
 
+@pytest.mark.heavy
 def test_pictures_are_written_as_png_and_pdf(jobs, tmp_path):
     plots.plot_curves(jobs, tmp_path / "curves.png")
     plots.plot_comparison(comparison.tabulate(jobs), tmp_path / "comparison.png")

@@ -228,6 +228,7 @@ def test_the_plug_in_of_a_run_comes_before_one_of_the_same_name_in_the_working_d
     assert [record["scheduled"] for record in runs.read_records(tmp_path / "run")] == [[0, 1]] * 3
 
 
+@pytest.mark.heavy
 def test_workers_of_a_comparison_find_everything(project, process, elsewhere):
     done = process(
         *("compare", project / "experiment.toml", "--vary", "policy.tradeoff=0.1,0.2"),

@@ -76,6 +76,7 @@ def test_it_plans(small, tmp_path):
     assert (tmp_path / "plan.png").is_file()
 
 
+@pytest.mark.heavy
 def test_it_shows_runs_that_were_trained_elsewhere(small, tmp_path, tiny):
     settings = pmafl.load_settings("mnist", tiny | {"run.rounds": 2})
     pmafl.create_run(tmp_path / "run", settings)
@@ -85,6 +86,7 @@ def test_it_shows_runs_that_were_trained_elsewhere(small, tmp_path, tiny):
     assert (tmp_path / "run" / "page.html").stat().st_size > 100_000
 
 
+@pytest.mark.heavy
 def test_it_runs_what_trains_nothing(small, tmp_path):
     answer = small("run", "--set", "run.learning=none", "--rounds", 2, "--out", "run")
     assert answer.returncode == 0, answer.stderr

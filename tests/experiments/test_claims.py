@@ -61,6 +61,7 @@ def fig7(place):
     return evidence_of("fig7", place)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MADE)
 def test_a_study_leaves_no_run_unfinished(make, name):
     study = make(name)

@@ -89,6 +89,7 @@ def test_learning_sees_nothing_of_the_cell_but_who_is_scheduled(small, out):
     assert [r["upload_energy_j"] for r in one] != [r["upload_energy_j"] for r in other]
 
 
+@pytest.mark.heavy
 def test_runs_that_schedule_the_same_devices_train_once(make, scale):
     fig6 = make("fig6")
 

@@ -252,6 +252,7 @@ def test_a_device_that_misbehaves_is_set_aside_and_longer_the_next_time(federati
     assert "measured is 7" in records[3]["set_aside"][0]["reason"]
 
 
+@pytest.mark.heavy
 def test_a_server_killed_among_hostile_devices_goes_on_to_the_same_end(federation, tmp_path):
     def hostile(grid):
         grid.node(1).spoil = saying("report", compute_energy_j=1e15)

@@ -45,6 +45,7 @@ def test_policies_and_algorithms_of_others_give_the_simulation(federation, tmp_p
             assert real[key] == simulated[key], key
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ALGORITHMS_OF_OTHERS)
 def test_policies_and_algorithms_of_others_outlive_a_server(federation, tmp_path, name):
     """Device 5 fails in round 1, and what the policy owes it is remembered."""

@@ -358,6 +358,7 @@ def test_a_finished_federation_is_not_run_again(federation):
     assert (directory / "rounds.jsonl").read_bytes() == before
 
 
+@pytest.mark.heavy
 def test_plots_and_the_bound_work_on_a_federation(federation):
     grid = MemoryGrid(6)
     grid.node(2).spoil = only_in("train", 1, silent)

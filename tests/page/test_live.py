@@ -164,6 +164,7 @@ def test_servers_take_ports_of_their_own_on_this_machine_alone(server, growing):
         other.server_close()
 
 
+@pytest.mark.heavy
 def test_a_process_beside_a_run_serves_its_page_and_ends_with_it(growing, lines):
     write(growing, lines[:2])
     with serving(growing) as beside:

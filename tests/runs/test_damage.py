@@ -255,6 +255,7 @@ def mutations(chance, names):
     return [(way, name) for name in names for way in ways]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("base", ["run", "whole"])
 def test_a_hundred_spoilt_directories_are_exact_or_one_line(stopped, base, capsys):
     place = stopped.parent

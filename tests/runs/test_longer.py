@@ -74,6 +74,7 @@ def test_rounds_are_not_made_more_by_hand(tmp_path, tiny):
     assert runs.execute(tmp_path / "run", rounds=6)["rounds"] == 6
 
 
+@pytest.mark.heavy
 def test_the_command_makes_a_run_longer(tmp_path):
     arguments = [
         "run",

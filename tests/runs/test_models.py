@@ -113,6 +113,7 @@ def words(shape, classes):
 """
 
 
+@pytest.mark.heavy
 def test_exported_models_score_the_same_where_pmafl_never_was(tmp_path, tiny):
     """Every kind of network and data, in a process that imports none of pmafl."""
     (tmp_path / "nets").mkdir()

@@ -39,6 +39,7 @@ def with_queues(problem):
     return part(problem, np.flatnonzero(problem.queue_j > 0))
 
 
+@pytest.mark.heavy
 def test_it_equals_a_brute_force_written_separately():
     rng = np.random.default_rng(0)
     sizes = [1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 10]

@@ -189,7 +189,7 @@ def test_progress_rises_to_the_end(monkeypatch):
 def test_memory_does_not_hold_every_device_at_every_level(monkeypatch):
     monkeypatch.setattr(fluid, "BLOCK", 64)
     monkeypatch.setattr(fluid, "SAMPLES", (32,))
-    monkeypatch.setattr(fluid, "MOST_THREADS", 2)
+    monkeypatch.setattr(fluid, "MOST_THREADS", 1)  # whether two are at their peaks together is chance
     peaks = []
     for devices in (200, 1000):
         case = crowd(devices)

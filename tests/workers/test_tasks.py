@@ -88,6 +88,7 @@ def test_workers_that_cannot_start_are_given_up(tmp_path):
     assert "no worker can start: the last one ended with exit code 7" in result.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP"])
 def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
     (tmp_path / "script.py").write_text(
