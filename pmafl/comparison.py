@@ -178,7 +178,7 @@ def write_grid(jobs: Sequence[Job], out: Path) -> None:
     runs.write_atomically(out / GRID, (json.dumps({"runs": runs_of_it}, indent=2) + "\n").encode())
     keys = [key for key, _ in jobs[0].variation]
     lines = [[job.directory.relative_to(out), job.seed, *(v for _, v in job.variation)] for job in jobs]
-    runs.write_atomically(out / INDEX, _csv([["directory", "seed", *keys], *lines]).encode())
+    runs.write_atomically(out / INDEX, csv_text([["directory", "seed", *keys], *lines]).encode())
 
 
 def read_grid(out: Path) -> list[Job]:
@@ -463,10 +463,11 @@ def to_csv(rows: Sequence[Row]) -> str:
                 found = estimates.get(metric)
                 cells += ["", ""] if found is None else [repr(found.mean), repr(found.half_width)]
         lines.append(cells)
-    return _csv(lines)
+    return csv_text(lines)
 
 
-def _csv(lines: Iterable[Sequence[Any]]) -> str:
+def csv_text(lines: Iterable[Sequence[Any]]) -> str:
+    """Lines of cells as a CSV file has them."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()

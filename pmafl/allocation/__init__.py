@@ -20,7 +20,7 @@ from pmafl.allocation.frontier import (
     without_upload,
 )
 from pmafl.allocation.joint import joint
-from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root
+from pmafl.allocation.roots import NOT_ZERO, SMALL_STEP, SMALL_VALUE, rising_root, within
 from pmafl.allocation.sets import Allocation, Allocator, Sets, count_fitting, energy_weights
 from pmafl.allocation.time_division import time_division
 
@@ -52,6 +52,7 @@ __all__ = [
     "set_ends",
     "smallest_share",
     "time_division",
+    "within",
     "without_upload",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -31,6 +32,11 @@ AddressOption = Annotated[str | None, typer.Option(help="Address of the Ray clus
 def assignments(texts: list[str] | None) -> dict[str, Any]:
     """Overrides by dotted key from the ``--set`` options."""
     return dict(parse_assignment(text) for text in texts or [])
+
+
+def command_line(words: list[str], texts: list[str]) -> str:
+    """A command as people type it, with its ``--set`` options."""
+    return shlex.join([*words, *(word for text in texts for word in ("--set", text))])
 
 
 def screen() -> Console:

@@ -1,6 +1,5 @@
 """`pmafl leaderboard`: the field's methods on one cell, by what their accuracy costs."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from pmafl.commands import (
     SourceArgument,
     WorkersOption,
     assignments,
+    command_line,
     screen,
 )
 from pmafl.errors import InputError
@@ -111,4 +111,4 @@ def _command(
     words += [
         word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))
     ]
-    return shlex.join([*words, *(word for text in set_ for word in ("--set", text))])
+    return command_line(words, set_)

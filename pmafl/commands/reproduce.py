@@ -1,12 +1,11 @@
 """`pmafl reproduce`: the paper's figures and the table of its claims."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pmafl.commands import AddressOption, EngineOption, SetOption, WorkersOption, assignments
+from pmafl.commands import AddressOption, EngineOption, SetOption, WorkersOption, assignments, command_line
 from pmafl.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
     words += ["--wireless-seeds", str(scale.wireless_seeds), "--rounds", str(scale.rounds)]
     words += ["--devices", str(scale.devices)] if scale.devices else []
     words += ["--reading", scale.reading] if scale.reading != "chosen" else []
-    return shlex.join([*words, *(word for text in set_ for word in ("--set", text))])
+    return command_line(words, set_)
 
 
 def _ask(amount: "Amount", only: list[str], out: Path, results: Path, where: "Where") -> None:

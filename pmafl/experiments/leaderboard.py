@@ -27,9 +27,7 @@ from pmafl.settings import Settings, load
 from pmafl.world import wireless_world
 
 TARGETS = (0.80, 0.90, 0.95)  # of the best final accuracy
-EVALUATIONS = (
-    25  # of a run, unless the user says otherwise: where a method tunes, each costs as a round of all
-)
+EVALUATIONS = 25  # of a run, unless the user says otherwise; where a method tunes, each costs much
 OURS = "pma"  # what others are compared with, where it is there
 OWN_KEYS = ("learning.algorithm", "learning.options")
 SPENT = ("energy_j", "uploaded_bits", "time_s")  # by a device on average; the time is that of the whole run
@@ -148,12 +146,9 @@ def plan(
 
 
 def _check(settings: Settings) -> None:
-    for key, is_right, right in (
-        ("run.wireless", settings.run.wireless == "full", "full"),
-        ("run.learning", settings.run.learning == "full", "full"),
-    ):
-        if not is_right:
-            raise InputError(f"{key} must be {right!r}: a leaderboard sets accuracy against energy")
+    for name in ("wireless", "learning"):
+        if getattr(settings.run, name) != "full":
+            raise InputError(f"run.{name} must be 'full': a leaderboard sets accuracy against energy")
     if settings.data.dataset not in data.KNOWN and data.known_data(settings.data).regression:
         raise InputError(
             f"data.dataset = {settings.data.dataset!r}: has values to predict; a leaderboard needs classes, "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tempfile
 import textwrap
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pmafl.comparison import Array, estimate
+from pmafl.comparison import Array, csv_text, estimate
 from pmafl.errors import InputError
 from pmafl.experiments.archive import Kept
 from pmafl.experiments.study import (
@@ -27,7 +25,7 @@ from pmafl.experiments.study import (
     manifest_path,
     summaries,
 )
-from pmafl.plots import STYLE
+from pmafl.plots import STYLE, save
 from pmafl.runs import write_atomically
 
 Read = Callable[[Sequence[Kept], str], Array]
@@ -75,13 +73,12 @@ def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str
     with mpl.rc_context(STYLE):
         drawing = figure.draw(study)
         drawing.suptitle(textwrap.fill(title(study), 90), fontsize=11)
-        drawing.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
-        drawing.savefig(stem.with_suffix(".png"))
+        save(drawing, stem.with_suffix(".png"), "pdf")
     tables = {"": _by_round(study), "-final": _finals(study.learned, study.shown, FINAL, final)}
     if study.wireless:
         tables["-wireless"] = _finals(study.alone, study.curves, WIRELESS, summaries)
     for ending, rows in tables.items():
-        write_atomically(stem.with_name(f"{stem.name}{ending}.csv"), _csv(rows).encode())
+        write_atomically(stem.with_name(f"{stem.name}{ending}.csv"), csv_text(rows).encode())
     write_atomically(stem.with_suffix(".json"), manifest(study, commands).encode())
     return stem.with_suffix(".png")
 
@@ -101,7 +98,7 @@ def how_much(scale: Scale) -> str:
 
 
 def _by_round(study: Study) -> Iterable[Sequence[Any]]:
-    yield ("method", "value", "seeds", "round", *_columns(FINAL))
+    yield ("method", "value", "seeds", "round", *columns(FINAL))
     for curve in study.shown:
         kept = study.learned(curve)
         histories = [history(kept, quantity) for quantity in FINAL]
@@ -114,7 +111,7 @@ def _by_round(study: Study) -> Iterable[Sequence[Any]]:
 def _finals(
     runs_of: Callable[[Curve], Sequence[Kept]], curves: Sequence[Curve], quantities: Sequence[str], read: Read
 ) -> Iterable[Sequence[Any]]:
-    yield ("method", "value", "options", "seeds", *_columns(quantities))
+    yield ("method", "value", "options", "seeds", *columns(quantities))
     for curve in curves:
         kept = runs_of(curve)
         estimates = (estimate(read(kept, quantity)) for quantity in quantities)
@@ -123,15 +120,10 @@ def _finals(
         yield (curve.method, curve.value, options, len(kept), *map(_shown, numbers))
 
 
-def _columns(quantities: Iterable[str]) -> list[str]:
+def columns(quantities: Iterable[str]) -> list[str]:
+    """Heads of means with half-widths."""
     return [f"{quantity}_{part}" for quantity in quantities for part in ("mean", "half_width")]
 
 
 def _shown(number: float) -> str:
     return "" if np.isnan(number) else f"{number:.6g}"
-
-
-def _csv(rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()

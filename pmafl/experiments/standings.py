@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -13,16 +11,16 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from pmafl.comparison import Array, Estimate, estimate
+from pmafl.comparison import Array, Estimate, csv_text, estimate
 from pmafl.experiments.archive import Archive
 from pmafl.experiments.leaderboard import SPENT, TARGETS, Board, Entry, reference
+from pmafl.experiments.report import columns
 from pmafl.experiments.study import versions_of
 from pmafl.files import write_atomically
 
 MEGA = 1e6
 SMALL, LARGE = 1e-3, 1e6  # numbers beyond are written with an exponent
 Shown = tuple[str, Callable[[Entry], str]]  # a column: its head, and its cell in the line of a method
-PICTURES = ("png", "pdf", "svg")
 
 
 def stem_of(board: Board, results: Path) -> Path:
@@ -70,7 +68,7 @@ def _file(stem: Path, ending: str) -> Path:
 def _draw(board: Board, entries: Sequence[Entry], stem: Path) -> None:
     import matplotlib as mpl
 
-    from pmafl.plots import Point, draw_frontier
+    from pmafl.plots import STYLE, Point, draw_frontier, save
 
     points = []
     for entry in entries:
@@ -87,11 +85,8 @@ def _draw(board: Board, entries: Sequence[Entry], stem: Path) -> None:
         )
     facts = board.facts()
     title = f"{board.name}: {facts['rounds']} rounds, {len(facts['seeds'])} seeds, policy {facts['policy']}"
-    with mpl.rc_context({"svg.hashsalt": "pmafl", "savefig.dpi": 150}):
-        drawing = draw_frontier(points, title)
-        for ending in PICTURES:
-            undated: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-            drawing.savefig(_file(stem, ending), metadata=undated.get(ending))
+    with mpl.rc_context(STYLE):
+        save(draw_frontier(points, title), _file(stem, "png"), "pdf", "svg")
 
 
 def _number(found: Estimate, digits: int | None = None, plus_minus: str = "±", signed: bool = False) -> str:
@@ -234,15 +229,13 @@ def _table(entries: Sequence[Entry], columns: Sequence[Shown], bold: bool = Fals
 def to_csv(entries: Sequence[Entry]) -> str:
     """All numbers, a line per method; empty where not all seeds reached a target."""
     against = reference(entries)
-    heads: list[str] = ["method", "seeds", "diverged_seeds", "unbeaten"]
+    heads = ["method", "seeds", "diverged_seeds", "unbeaten"]
     names = list(entries[0].numbers)
-    heads += _both(names)
-    heads += _both(f"{name}_against_{against.method}" for name in ("accuracy", "energy_j"))
+    heads += columns(names)
+    heads += columns(f"{name}_against_{against.method}" for name in ("accuracy", "energy_j"))
     for part in TARGETS:
-        heads += [f"reached_{part:.0%}_seeds", *_both(f"{name}_to_{part:.0%}" for name in SPENT)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
+        heads += [f"reached_{part:.0%}_seeds", *columns(f"{name}_to_{part:.0%}" for name in SPENT)]
+    lines = [heads]
     for entry in entries:
         cells: list[Any] = [entry.method, entry.numbers["accuracy"].size, entry.diverged, int(entry.unbeaten)]
         cells += _estimates(entry.numbers[name] for name in names)
@@ -250,12 +243,8 @@ def to_csv(entries: Sequence[Entry]) -> str:
         for part in TARGETS:
             cells.append(int(np.isfinite(entry.reached[part]["time_s"]).sum()))
             cells += _estimates(entry.reached[part][name] for name in SPENT)
-        writer.writerow(cells)
-    return text.getvalue()
-
-
-def _both(names: Iterable[str]) -> list[str]:
-    return [f"{name}_{what}" for name in names for what in ("mean", "half_width")]
+        lines.append(cells)
+    return csv_text(lines)
 
 
 def _estimates(several: Iterable[Array]) -> list[str]:

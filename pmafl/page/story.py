@@ -99,7 +99,7 @@ class Story:
         self._place[self.shown] = np.arange(self.shown.size)
         self._devices = SimulatedDevices(self.world)
         self._state: State = start(self.world)
-        self.received_s = receiving_s(run)
+        self.received_s = np.broadcast_to(download_time_s(self.world), devices)
         self._turns = np.zeros(devices)
         self.shows: set[str] = set()  # of "rounds", "gains", "scores", "errors" and "bound", what was told
         self._remembered: dict[str, NDArray[Any]] | None = None  # by a policy that has prices of its own
@@ -235,12 +235,6 @@ class Story:
         found = [(int(self._place[device]), said) for device, said in sorted(words.items())]
         found = [(place, said) for place, said in found if place >= 0]
         return [np.array([place for place, _ in found], dtype=np.int32), [said for _, said in found]]
-
-
-def receiving_s(run: Run) -> Array:
-    """How long each device takes to receive what is shared."""
-    received_s = download_time_s(run.wireless_world) if run.settings.cell.downlink_bps else np.zeros(1)
-    return np.broadcast_to(received_s, run.settings.fleet.devices)
 
 
 def _decision(row: Row, problem: RoundProblem) -> Decision:

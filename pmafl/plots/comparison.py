@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from pmafl.comparison import METRICS, Job, Row, label, present_metrics
 from pmafl.curves import AXES, CURVES, Band, Curves, by_variation, read_curves
-from pmafl.plots.style import COLOURS, STYLE, figure, save_both
+from pmafl.plots.style import COLOURS, STYLE, figure, save
 
 FEW_TIMES = 20.0  # from which on a scale is logarithmic
 NAME_WIDTH = 34  # characters of a line of a name
@@ -57,7 +57,7 @@ def plot_comparison(rows: Sequence[Row], path: Path) -> Path:
             _points(place, rows, names, metric)
     for place in axes.flat[len(metrics) :]:
         place.set_axis_off()
-    return save_both(drawing, path)
+    return save(drawing, path, "pdf")
 
 
 def _is_number(value: object) -> bool:
@@ -148,7 +148,7 @@ def plot_curves(jobs: Sequence[Job], path: Path) -> Path:
         _bands(axes[down, along], curves, quantity, axis, names)
     if len(names) > 1:
         legend_below(drawing, axes[0, 0], names)
-    return save_both(drawing, path)
+    return save(drawing, path, "pdf")
 
 
 def _tells(values: Any) -> bool:

@@ -26,7 +26,9 @@ STYLE: Any = {
     "font.size": 10,
     "legend.frameon": False,
     "savefig.dpi": 150,
+    "svg.hashsalt": "pmafl",  # the same names in the same picture
 }
+UNDATED: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}  # the same bytes every time
 MOST_COLUMNS = 2000  # more than a picture has pixels across
 
 
@@ -39,15 +41,12 @@ def figure(
     return drawing, drawing.subplots(rows, columns, squeeze=False, sharey=sharey)
 
 
-def save(drawing: Figure, path: Path) -> Path:
+def save(drawing: Figure, path: Path, *also: str) -> Path:
+    """Write a picture, and beside it the same with other endings."""
     drawing.savefig(path)
+    for ending in also:
+        drawing.savefig(path.with_suffix(f".{ending}"), metadata=UNDATED.get(ending))
     return path
-
-
-def save_both(drawing: Figure, path: Path) -> Path:
-    """Write a picture, and beside it the same as PDF."""
-    drawing.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
-    return save(drawing, path)
 
 
 def columns(axes: Axes, first: int, tops: Array, bottoms: Array | None = None, **style: Any) -> None:

@@ -74,10 +74,6 @@ def left_out(problem: RoundProblem, decision: Decision, most: int | None = None)
     dropped = decision.dropped if decision.dropped is not None else np.zeros_like(asked)
     columns = (dropped, problem.value, frontier.min_share)
     rows = zip(np.exp(limits).tolist(), *(column[devices].tolist() for column in columns), strict=True)
-    is_free, is_worth = (
-        f" of the band, {free:.1%} is free",
-        f" for band that is worth {price:.3g} to the others",
-    )
     for device, (limit, was_dropped, value, needed) in zip(devices.tolist(), rows, strict=True):
         if device in reasons:
             continue
@@ -89,9 +85,11 @@ def left_out(problem: RoundProblem, decision: Decision, most: int | None = None)
             words = f"is not worth its energy even with the whole band: V*D is {value:.3g}"
             reason = Reason("energy", words)
         elif needed > free:
-            reason = Reason("band", f"does not fit: needs {needed:.1%}{is_free}")
+            words = f"does not fit: needs {needed:.1%} of the band, {free:.1%} is free"
+            reason = Reason("band", words)
         elif limit <= price:
-            reason = Reason("price", f"pays at most {limit:.3g}{is_worth}")
+            words = f"pays at most {limit:.3g} for band that is worth {price:.3g} to the others"
+            reason = Reason("price", words)
         else:
             reason = Reason("policy", "was not chosen by the policy")
         reasons[device] = reason
