@@ -1,6 +1,6 @@
-"""One contestant of `peers.py`: a federated round for every line on standard input, and one line in answer.
+"""One contestant of `peers.py`: a turn of some rounds for every line on standard input, one line in answer.
 
-    python contestants.py pmafl|pfl|flower CASE WORKERS ROUNDS
+    python contestants.py pmafl|pfl|flower CASE WORKERS TURNS
 
 CASE is a directory that `peers.py` writes. Peers run in an environment of their own, so what belongs to one
 contestant is imported by that one alone. pfl-research and Flower are used by their public interfaces: pfl as
@@ -33,6 +33,7 @@ class Case:
         self.settings: dict[str, Any] = described["settings"]  # pmafl's
         self.preset: str = described["preset"]
         self.cohort: int = described["cohort"]
+        self.rounds: int = described["rounds"]  # in a turn
         self.batch_size: int = described["batch_size"]  # 0: all samples of a device
         self.epochs: int = described["epochs"]
         self.rate: float = described["rate"]
@@ -99,23 +100,27 @@ NETWORKS = {"two_convolutions": two_convolutions, "mlp": paper_mlp, "cnn": paper
 
 
 class Turns:
-    """Waits for the line that begins a round, and says what the round took."""
+    """Waits for the line that begins a turn of some rounds, and says what a round of it took."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, rounds: int) -> None:
         self._answers = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)  # whatever else is printed is no answer
-        self._package, self._began = package, (0.0, 0.0)
-        self._told = 0
+        self._package, self._rounds, self._began = package, rounds, (0.0, 0.0)
+        self._played = 0
 
     def next(self) -> None:
         """Call before the first round, and after every one."""
+        played, self._played = self._played, self._played + 1
+        if played % self._rounds:
+            return
         now = time.perf_counter(), time.process_time()
-        if self._told:
-            found: dict[str, Any] = {"wall_s": now[0] - self._began[0], "cpu_s": now[1] - self._began[1]}
-        else:
-            found = {"version": version(self._package)}
+        found: dict[str, Any] = {"version": version(self._package)}
+        if played:
+            wall_s, cpu_s = (
+                (end - began) / self._rounds for began, end in zip(self._began, now, strict=True)
+            )
+            found = {"wall_s": wall_s, "cpu_s": cpu_s}
         print(json.dumps(found), file=self._answers, flush=True)
-        self._told += 1
         sys.stdin.readline()
         self._began = time.perf_counter(), time.process_time()
 
@@ -126,7 +131,7 @@ def play_pmafl(case: Case, workers: int, rounds: int) -> None:
     from pmafl.workers import Team, simulated_devices
     from pmafl.world import build_world
 
-    world, turns = build_world(load(case.preset, case.settings)), Turns("pmafl")
+    world, turns = build_world(load(case.preset, case.settings)), Turns("pmafl", case.rounds)
     with simulated_devices(world, Team(workers)) as devices:
         turns.next()
         for _, _ in zip(range(rounds), play(world, devices), strict=False):
@@ -145,7 +150,7 @@ def play_pfl(case: Case, workers: int, rounds: int) -> None:
     from pfl.metrics import Metrics
     from pfl.model.pytorch import PyTorchModel
 
-    turns = Turns("pfl") if os.environ.get("PFL_WORKER_RANK", "0") == "0" else None
+    turns = Turns("pfl", case.rounds) if os.environ.get("PFL_WORKER_RANK", "0") == "0" else None
 
     class TakingTurns(TrainingProcessCallback):
         def on_train_begin(self, *, model: Any) -> Any:
@@ -215,7 +220,7 @@ def play_flower(case: Case, workers: int, rounds: int) -> None:
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    client, server, turns = ClientApp(), ServerApp(), Turns("flwr")
+    client, server, turns = ClientApp(), ServerApp(), Turns("flwr", case.rounds)
     directory, users = case.directory, len(case.users())
 
     @client.train()
@@ -248,10 +253,10 @@ def play_flower(case: Case, workers: int, rounds: int) -> None:
 
 
 def main() -> None:
-    who, directory, workers, rounds = sys.argv[1:]
+    who, directory, workers, turns = sys.argv[1:]
     torch.set_num_threads(1)
-    ways = {"pmafl": play_pmafl, "pfl": play_pfl, "flower": play_flower}
-    ways[who](Case(Path(directory)), int(workers), int(rounds))
+    ways, case = {"pmafl": play_pmafl, "pfl": play_pfl, "flower": play_flower}, Case(Path(directory))
+    ways[who](case, int(workers), int(turns) * case.rounds)
 
 
 if __name__ == "__main__":

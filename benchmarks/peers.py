@@ -1,14 +1,15 @@
 """What a round of FedAvg takes in pmafl, pfl-research and Flower's simulation engine, with 1 and 2 workers.
 
 All play the same rounds of the same networks on the same samples of the same devices, each in a process (or
-two) of its own with one thread, and take turns, round by round, so that a machine that changes its speed
-blurs the ratios little. Peers are installed by name, in environments of their own:
+two) of its own with one thread. Each peer meets pmafl by itself; the two take turns of some rounds, so that a
+machine that changes its speed blurs the ratios little, and caches are those of a run. Peers are installed by
+name, in environments of their own:
 
     python -m venv /tmp/pfl && /tmp/pfl/bin/pip install torch==2.13.0 pfl
     python benchmarks/peers.py --pfl /tmp/pfl/bin/python --flower python    # writes docs/benchmarks-peers.md
 
-A peer that is not given is left out. Needs an idle machine with two cores. MNIST and CIFAR-10 are fetched if
-need be.
+A peer that is not given is left out. Races that `--races` does not name stay on the page as they are. Needs
+an idle machine with two cores. MNIST and CIFAR-10 are fetched if need be.
 """
 
 import argparse
@@ -42,13 +43,21 @@ ALIKE = {
 
 @dataclass(frozen=True)
 class Race:
-    """A federated problem: some of a preset's settings changed, and so many devices in a round."""
+    """A federated problem: some of a preset's settings changed, and so many devices in a round.
+
+    rounds: in a turn.
+    """
 
     title: str
     preset: str
     cohort: int
     network: str
     changes: dict[str, Any]
+    rounds: int = 1
+
+    @property
+    def heading(self) -> str:
+        return f"## {self.title}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,6 +80,7 @@ RACES = {
             "learning.extractor_rate": 0.1,
             "learning.predictor_rate": 0.1,
         },
+        rounds=2,
     ),
     "mlp-64": Race(
         "The paper's MLP in batches of 64, momentum 0.9: 10 of 100 devices, 600 samples, 1 epoch",
@@ -78,6 +88,7 @@ RACES = {
         10,
         "mlp",
         {"learning.batch_size": 64, "learning.iterations": 1},
+        rounds=10,
     ),
     "mlp-64-sgd": Race(
         "The same without momentum",
@@ -85,6 +96,7 @@ RACES = {
         10,
         "mlp",
         {"learning.batch_size": 64, "learning.iterations": 1, "learning.momentum": 0.0},
+        rounds=10,
     ),
     "mlp": Race(
         "The paper's MLP round: 10 of 100 devices, 600 samples, 5 full-batch steps, momentum 0.9",
@@ -92,6 +104,7 @@ RACES = {
         10,
         "mlp",
         {},
+        rounds=5,
     ),
     "cnn": Race(
         "The paper's CNN round: 10 of 100 devices, 500 samples, 5 epochs of batches of 50, SGD",
@@ -124,6 +137,7 @@ def write_case(race: Race, directory: Path) -> None:
         "settings": race.settings,
         "network": race.network,
         "cohort": race.cohort,
+        "rounds": race.rounds,
         "batch_size": learning.batch_size,
         "epochs": learning.iterations,
         "rate": learning.extractor_rate,
@@ -135,8 +149,8 @@ def write_case(race: Race, directory: Path) -> None:
 class Contestant:
     """One way to play the rounds, in processes of its own; `version` is of its package."""
 
-    def __init__(self, who: str, python: str, case: Path, workers: int, rounds: int) -> None:
-        command = [python, str(CONTESTANTS), who, str(case), str(workers), str(rounds)]
+    def __init__(self, who: str, python: str, case: Path, workers: int, turns: int) -> None:
+        command = [python, str(CONTESTANTS), who, str(case), str(workers), str(turns)]
         places = [{}]
         if who == "pfl" and workers > 1:
             addresses = ",".join(f"localhost:{port}" for port in free_ports(workers))
@@ -160,7 +174,7 @@ class Contestant:
         self.version = self._answer()["version"]
 
     def play(self) -> dict[str, float]:
-        """Plays a round: wall seconds, and CPU seconds of the first process."""
+        """Plays a turn: wall seconds of a round, and CPU seconds of the first process."""
         self._processes[0].stdin.write("go\n")
         self._processes[0].stdin.flush()
         return self._answer()
@@ -188,39 +202,47 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def run(race: Race, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """The lines of a table, and the versions of those who took part."""
-    pythons = {"pmafl": sys.executable, "pfl": options.pfl, "flower": options.flower}
+def duel(case: Path, peer: str, python: str, options: argparse.Namespace) -> list[str]:
+    """A peer and pmafl in turns: the lines of a table, one for each number of workers."""
+    ways = {
+        (who, workers): Contestant(who, command, case, workers, options.repeats + 1)
+        for workers in options.workers
+        for who, command in (("pmafl", sys.executable), (peer, python))
+    }
+    for way in ways.values():
+        way.play()  # to warm up
+    found: dict[tuple[str, int], list[dict[str, float]]] = {key: [] for key in ways}
+    for turn in range(options.repeats):
+        for key, way in ways.items():
+            found[key].append(way.play())
+        print(f"{NAMES[peer]}: {turn + 1} of {options.repeats}", file=sys.stderr)
+    for way in ways.values():
+        way.end()
+    lines = []
+    for workers in options.workers:
+        ours, theirs = found["pmafl", workers], found[peer, workers]
+        ratio = spread([b["wall_s"] / a["wall_s"] for a, b in zip(ours, theirs, strict=True)])
+        wall_s = [f"{median(turn['wall_s'] for turn in turns):.3f}" for turns in (ours, theirs)]
+        alone = workers == 1 and peer != "flower"  # all in one process
+        cpu_s = [
+            f"{median(turn['cpu_s'] for turn in turns):.3f}" if alone else "" for turns in (ours, theirs)
+        ]
+        name = f"{NAMES[peer]} {ways[peer, workers].version}"
+        lines.append(f"| {' | '.join([name, str(workers), *wall_s, ratio, *cpu_s])} |")
+    return lines
+
+
+def section(race: Race, options: argparse.Namespace) -> str:
+    """What the page says of a race."""
+    peers = {"pfl": options.pfl, "flower": options.flower}
     with tempfile.TemporaryDirectory() as directory:
         write_case(race, case := Path(directory))
-        ways = {
-            (who, workers): Contestant(who, python, case, workers, options.repeats + 1)
-            for who, python in pythons.items()
-            if python
-            for workers in options.workers
-        }
-        for way in ways.values():
-            way.play()  # to warm up
-        found: dict[tuple[str, int], list[dict[str, float]]] = {key: [] for key in ways}
-        for turn in range(options.repeats):
-            for key, way in ways.items():
-                found[key].append(way.play())
-            print(f"{race.title}: {turn + 1} of {options.repeats}", file=sys.stderr)
-        for way in ways.values():
-            way.end()
-    lines = [
-        f"## {race.title}\n",
-        "| | workers | wall s | pmafl is faster by | CPU s |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for (who, workers), turns in found.items():
-        wall_s = [turn["wall_s"] for turn in turns]
-        ours_s = [turn["wall_s"] for turn in found["pmafl", workers]]
-        ratio = spread([a / b for a, b in zip(wall_s, ours_s, strict=True)]) if who != "pmafl" else ""
-        alone = workers == 1 and who != "flower"  # all in one process
-        cpu_s = f"{median(turn['cpu_s'] for turn in turns):.3f}" if alone else ""
-        lines.append(f"| {NAMES[who]} | {workers} | {median(wall_s):.3f} | {ratio} | {cpu_s} |")
-    return lines, {NAMES[who]: way.version for (who, _), way in ways.items()}
+        lines = [
+            line for peer, python in peers.items() if python for line in duel(case, peer, python, options)
+        ]
+    head = "| | workers | pmafl, s | peer, s | pmafl is faster by | pmafl, CPU s | peer, CPU s |"
+    machine_and_turns = f"{machine()}; {options.repeats} turns of {race.rounds} rounds each."
+    return "\n".join([race.heading, "", machine_and_turns, "", head, "|---|" + "---:|" * 6, *lines, ""])
 
 
 NAMES = {"pmafl": "pmafl", "pfl": "pfl-research", "flower": "Flower's simulation engine"}
@@ -248,24 +270,31 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PAGE)
     options = parser.parse_args()
     sys.path.insert(0, str(CONTESTANTS.parent))  # where a race's own network is found
-    tables, versions = [], {}
     for name in options.races:
-        lines, found = run(RACES[name], options)
-        tables.append("\n".join(lines) + "\n")
-        versions.update(found)
-        print(tables[-1], flush=True)
-    took_part = ", ".join(f"{name} {number}" for name, number in versions.items())
-    head = f"""# Beside pfl-research and Flower
+        made = section(RACES[name], options)
+        print(made, flush=True)
+        write(options.out, RACES[name].heading, made)
 
-Written by `python benchmarks/peers.py --repeats {options.repeats}` on {machine()}: {took_part}.
 
-A round of FedAvg without tests: the devices of the round are trained and their uploads averaged. All have
-the same networks, samples and devices, one thread per worker, and take turns round by round; medians, and of
-ratios the smallest and largest too. pmafl also rounds uploads to 16 bits, sums them in double precision and
-reports each device's loss. pfl-research runs as its own benchmarks do, its second worker being a second
-process; Flower's clients are written as its tutorials write them.
+HEAD = """# Beside pfl-research and Flower
+
+Written by `python benchmarks/peers.py`.
+
+A round of FedAvg without tests: the devices of the round are trained and their uploads averaged. All have the
+same networks, samples and devices, and one thread per worker. Each peer meets pmafl by itself, in turns. The
+times are medians; of ratios, which are those of neighbouring turns, the smallest and largest are given too.
+pmafl also rounds uploads to 16 bits, sums them in double precision, shuffles samples and reports losses of
+devices. pfl-research runs as its own benchmarks do, its second worker being a second process; the clients of
+Flower's simulation engine are written as its tutorials write them.
 """
-    options.out.write_text("\n".join([head, *tables]))
+
+
+def write(page: Path, heading: str, made: str) -> None:
+    """Put one race's section on the page, in place of an earlier one; the others stay."""
+    old = page.read_text().split("\n## ") if page.exists() else []
+    sections = {"## " + part.partition("\n")[0]: "## " + part for part in old[1:]} | {heading: made}
+    order = [race.heading for race in RACES.values()]
+    page.write_text("\n".join([HEAD, *(sections[one].rstrip() + "\n" for one in order if one in sections)]))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pmafl.learning.quantise import Payload, decode, part
 from pmafl.learning.workload import BLOCK
 from pmafl.settings import LearningSettings
 
-CHUNK = 64 * BLOCK  # parameters that are sorted at once: memory beyond the uploads stays small
+CHUNK = 64 * BLOCK  # parameters that are combined at once: what is in between stays in the cache
 WHOLE = 1e-9  # 0.1 * 30 is a hair above 3, and must not trim a fourth device
 
 
@@ -46,11 +46,13 @@ class Mean:
     def __init__(self, extractor: Tensor) -> None:
         self._before = extractor
         self._sum = torch.zeros_like(extractor, dtype=torch.float64)
-        self._payload = torch.empty_like(self._sum)
+        self._chunk = torch.empty(CHUNK, dtype=torch.float64, device=extractor.device)
         self._samples = 0
 
     def add(self, payload: Payload, samples: int) -> None:
-        self._sum.add_(self._payload.copy_(decode(payload)), alpha=samples)
+        for start, stop in _chunks(len(self._sum)):
+            values = self._chunk[: stop - start].copy_(decode(part(payload, start, stop)))
+            self._sum[start:stop].add_(values, alpha=samples)
         self._samples += samples
 
     def result(self) -> Tensor:

