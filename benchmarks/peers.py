@@ -241,7 +241,7 @@ def section(race: Race, options: argparse.Namespace) -> str:
             line for peer, python in peers.items() if python for line in duel(case, peer, python, options)
         ]
     head = "| | workers | pmafl, s | peer, s | pmafl is faster by | pmafl, CPU s | peer, CPU s |"
-    machine_and_turns = f"{machine()}; {options.repeats} turns of {race.rounds} rounds each."
+    machine_and_turns = f"{machine()}; turns: {options.repeats}, rounds in each: {race.rounds}."
     return "\n".join([race.heading, "", machine_and_turns, "", head, "|---|" + "---:|" * 6, *lines, ""])
 
 

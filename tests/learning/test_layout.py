@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from pmafl.learning.inputs import Samples
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, suits_channels_last
 from pmafl.learning.model import build_model
 from tests.learning.synthetic import learning
@@ -105,3 +106,13 @@ def test_narrow_strided_convolutions_of_single_pixels_keep_the_usual_layout():
     assert not suits_channels_last([nn.Conv2d(16, 16, 3), nn.Conv2d(4, 8, 1, stride=2)])
     assert not suits_channels_last([nn.Conv2d(64, 64, 1, stride=2, groups=8)])
     assert not suits_channels_last([nn.Linear(4, 4)])
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_rows_of_samples_keep_the_layout(memory_format):
+    x = torch.arange(5.0 * 3 * 4 * 4).view(5, 3, 4, 4).contiguous(memory_format=memory_format)
+    order = torch.tensor([4, 0, 2])
+    rows = Samples(x, torch.arange(5)).rows(order)
+    assert torch.equal(rows.x, x[order])
+    assert torch.equal(rows.y, order)
+    assert rows.x.is_contiguous(memory_format=memory_format)
