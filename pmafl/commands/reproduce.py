@@ -67,15 +67,15 @@ def reproduce(
     """Run what a figure of the paper shows, or go on with it, keep what came out, and draw it."""
     from pmafl import comparison
     from pmafl.experiments import FIGURES, figure_module, report
-    from pmafl.experiments.making import draw_again, make
+    from pmafl.experiments.making import draw_again, make, written
     from pmafl.experiments.sensitivity import Amount
     from pmafl.experiments.study import Scale, planned
 
     if what == "claims":
         return _write_claims(results or RESULTS)
     if what == "figures":
-        for picture in draw_again(results or RESULTS):
-            typer.echo(f"{picture} and its tables are written")
+        for sentence in draw_again(results or RESULTS):
+            typer.echo(sentence)
         return
     if what == "sensitivity":
         amount = Amount(seeds, wireless_seeds, rounds, assignments(set_))
@@ -107,7 +107,7 @@ def reproduce(
             "full_scale_command": _command(name, whole, []),
         }
         picture = make(name, scale, out, place, commands, only or [], (engine, workers, address))
-        typer.echo(f"{picture} and its tables are written")
+        typer.echo(written(picture))
 
 
 def _command(name: str, scale: "Scale", set_: list[str]) -> str:

@@ -51,6 +51,9 @@ def lines(axes: Axes, study: Study, curves: Sequence[Curve], quantity: str) -> N
         colour, look = colours[curve.method], _look(curve.ours)
         axes.plot(rounds, drawn, color=colour, linestyle=style, marker=marker, **look)
     axes.set(xlabel="round", ylabel=LABELS[quantity])
+    if not late:
+        axes.text(0.5, 0.5, "no run is done", ha="center", va="center", transform=axes.transAxes)
+        return
     seen = np.concatenate(late)
     low, high = np.nanmin(seen), np.nanmax(seen)
     if quantity == "accuracy":
@@ -65,8 +68,9 @@ def _look(ours: bool) -> dict[str, Any]:
 
 def same_limits(left: Axes, right: Axes) -> None:
     """One scale for two panels that are to be compared."""
-    limits = [edge for axes in (left, right) for edge in axes.get_ylim()]
-    for axes in (left, right):
+    drawn = [axes for axes in (left, right) if axes.lines]
+    limits = [edge for axes in drawn for edge in axes.get_ylim()]
+    for axes in drawn:
         axes.set_ylim(min(limits), max(limits))
 
 
@@ -94,16 +98,25 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
     axes.set_ylabel("scheduled samples per round")
 
 
-def shared_legend(drawing: Figure, curves: Sequence[Curve]) -> None:
+def shared_legend(drawing: Figure, study: Study) -> None:
     """One legend below the panels: methods by colour, values by line style."""
+    curves = study.shown or study.curves
     ours = {curve.method for curve in curves if curve.ours}
     own: dict[str, Any] = {curve.method: curve.style for curve in curves if curve.style}
-    names = {method: f"{method} (ours)" if method in ours else method for method in _colours(curves)}
+    colours, styles = _colours(study.curves), _styles(study.curves)
     handles = [
-        Line2D([], [], color=colour, linestyle=own.get(method), label=names[method], **_look(method in ours))
-        for method, colour in _colours(curves).items()
+        Line2D(
+            [],
+            [],
+            color=colours[method],
+            linestyle=own.get(method),
+            label=f"{method} (ours)" if method in ours else method,
+            **_look(method in ours),
+        )
+        for method in _first(curve.method for curve in curves)
     ]
     handles += [
-        Line2D([], [], color="0.3", linestyle=style, label=value) for value, style in _styles(curves).items()
+        Line2D([], [], color="0.3", linestyle=styles[value], label=value)
+        for value in _first(curve.value for curve in curves)
     ]
     drawing.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)

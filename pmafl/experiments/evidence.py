@@ -121,7 +121,12 @@ def load_study(figure: str, dataset: str, reading: str, results: Path, archive: 
     keys = ("seeds", "wireless_seeds", "rounds", "devices", "overrides")
     scale = Scale(dataset, reading, **{key: known[key] for key in keys})
     module = figure_module(figure)
-    return prepare(figure, module.curves(scale), scale, Path(), module.SCHEDULING, lambda jobs: None, archive)
+    study = prepare(
+        figure, module.curves(scale), scale, Path(), module.SCHEDULING, lambda jobs: None, archive
+    )
+    if not any(archive.find(job) for job in (*study.jobs, *study.wireless)):
+        raise NotRun(f"no run of {path.stem} is kept")
+    return study
 
 
 def commands_of(manifest: Path) -> dict[str, str]:

@@ -42,5 +42,5 @@ def draw(study: Study) -> Figure:
     drawing, (left, right) = panels()
     lines(left, study, study.shown, "accuracy")
     lines(right, study, study.shown, "loss")
-    shared_legend(drawing, study.shown)
+    shared_legend(drawing, study)
     return drawing

@@ -10,7 +10,7 @@ from pmafl.display import running
 from pmafl.experiments import FIGURES, figure_module, report
 from pmafl.experiments.archive import Archive, keeper
 from pmafl.experiments.evidence import allocation_jobs, commands_of, load_study
-from pmafl.experiments.study import READINGS, Scale, distinct, manifest_path, prepare, wanted
+from pmafl.experiments.study import READINGS, NotRun, Scale, distinct, manifest_path, prepare, wanted
 
 Where = tuple[Literal["local", "ray"], int | None, str | None]  # engine, workers, address
 
@@ -35,13 +35,22 @@ def make(
     return report.write(study, figure, results, commands)
 
 
-def draw_again(results: Path) -> Iterator[Path]:
-    """Every figure that has been made, from what is kept."""
+def draw_again(results: Path) -> Iterator[str]:
+    """Every figure that has been made, from what is kept, and what is said of each."""
     archive = Archive(results)
     for name in FIGURES:
         figure = figure_module(name)
         for scale in (Scale(dataset, reading) for dataset in figure.DATASETS for reading in READINGS):
             path = manifest_path(results, name, scale)
-            if path.is_file():
+            if not path.is_file():
+                continue
+            try:
                 study = load_study(name, scale.dataset, scale.reading, results, archive)
-                yield report.write(study, figure, results, commands_of(path))
+            except NotRun:
+                yield f"{path.with_suffix('')} is left as it is: its runs are not kept"
+            else:
+                yield written(report.write(study, figure, results, commands_of(path)))
+
+
+def written(picture: Path) -> str:
+    return f"{picture} and its tables are written"

@@ -44,7 +44,7 @@ def policy_curves(
 def draw_policies(study: Study) -> Figure:
     drawing, (left, right) = panels()
     draw_accuracies(study, left, right)
-    shared_legend(drawing, study.shown)
+    shared_legend(drawing, study)
     return drawing
 
 

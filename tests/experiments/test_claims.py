@@ -25,6 +25,7 @@ from pmafl.experiments.claims import (
     verdict,
 )
 from pmafl.experiments.evidence import Evidence, allocation_jobs, load_study
+from pmafl.experiments.making import draw_again
 from pmafl.experiments.study import NotRun, Scale, Study, of_curve, prepare
 from tests.experiments.conftest import everything, run_here
 
@@ -260,6 +261,20 @@ def test_what_is_kept_gives_the_same_files_wherever_it_is(place, tmp_path):
             assert (elsewhere / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_a_figure_whose_runs_are_not_kept_is_left_as_it_is(place, tmp_path):
+    shutil.copytree(place / "evidence", tmp_path / "evidence")
+    (tmp_path / "evidence" / "fig3-mnist.jsonl.gz").unlink()
+    for name in ("fig3", "fig7"):
+        shutil.copy(place / f"{name}-mnist.json", tmp_path)
+    (tmp_path / "fig3-mnist.png").write_bytes(b"of another time")
+    said = list(draw_again(tmp_path))
+    assert said == [
+        f"{tmp_path / 'fig3-mnist'} is left as it is: its runs are not kept",
+        f"{tmp_path / 'fig7-mnist.png'} and its tables are written",
+    ]
+    assert (tmp_path / "fig3-mnist.png").read_bytes() == b"of another time"
+
+
 def test_seeds_of_which_a_run_is_missing_are_left_out(make, tmp_path):
     study = make("fig7")
     lead = measures.lead(("set-expansion", "V = 0.1"), ("ocean", "V = 0.1"))
@@ -378,6 +393,12 @@ def test_every_reason_belongs_to_a_claim():
         assert fitting, (place, words)
 
 
-def test_unfinished_runs_are_not_evidence(place, tmp_path):
+def test_unfinished_runs_are_not_evidence(make, place, tmp_path):
+    with pytest.raises(NotRun, match="no run of fig3-mnist is kept"):
+        load_study("fig3", "mnist", "chosen", place, Archive(tmp_path))
+    study = make("fig3")
+    Archive(tmp_path, directories=True).keep("fig3-mnist", of_curve(study.jobs, "fedavg", "1 of 10 devices"))
+    evidence = Evidence(load_study("fig3", "mnist", "chosen", place, Archive(tmp_path)))
+    assert evidence.final("fedavg", 0).size == study.scale.seeds
     with pytest.raises(NotRun, match="no run of pma, 1 of 10 devices is done"):
-        Evidence(load_study("fig3", "mnist", "chosen", place, Archive(tmp_path))).final("pma", 0)
+        evidence.final("pma", 0)

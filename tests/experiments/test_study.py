@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,22 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
     assert [int(row["round"]) for row in mine] == rounds.tolist()
     assert [float(row["accuracy_mean"]) for row in mine] == pytest.approx(values.mean(axis=0), rel=1e-5)
     assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == figure_module(name).SCHEDULING
+
+
+@pytest.mark.parametrize("methods", [["dual"], ["ocean", "dual"], []])
+def test_a_part_of_a_figure_is_drawn_in_the_colours_of_the_whole(fig7, methods):
+    some = tuple(job for job in fig7.jobs if job.variation[0][1] in methods)
+    part = replace(fig7, jobs=some)
+    whole, drawing = (figure_module("fig7").draw(one) for one in (fig7, part))
+    names = {f"{name} (ours)" if name == "dual" else name for name in methods}
+    colours = [
+        {line.get_label(): line.get_color() for line in one.legends[0].get_lines()}
+        for one in (whole, drawing)
+    ]
+    assert {name: colours[1][name] for name in names} == {name: colours[0][name] for name in names}
+    assert [len(axes.lines) > 0 for axes in drawing.axes] == ["ocean" in methods, "dual" in methods, False]
+    for axes in drawing.axes[:2]:
+        assert {line.get_color() for line in axes.lines} <= {colours[0][name] for name in names}
 
 
 @pytest.mark.parametrize("key", ["fleet.budget_j", "run.rounds", "policy.options.compute_fraction"])
