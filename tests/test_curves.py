@@ -125,3 +125,18 @@ def test_names_of_methods_cover_neither_each_other_nor_points(spread):
 def test_methods_that_are_the_same_share_a_point():
     points = [Point(name, 1.0, 50.0, 0.1, 0.1, True) for name in ("pma", "fedper")]
     assert set(boxes(draw_frontier(points, "twins"))) == {"pma, fedper"}
+
+
+def test_the_second_panel_shows_all_that_lies_in_its_frame():
+    accuracies = {"first": 97.6, "second": 96.0, "third": 95.2, "wide": 92.7, "beside it": 92.1, "far": 40.0}
+    points = [
+        Point(name, 1.0 + 0.1 * index, accuracy, 0.01, 2.0, index == 0)
+        for index, (name, accuracy) in enumerate(accuracies.items())
+    ]
+    whole, close = draw_frontier(points, "a frame").axes
+    (left, right), (low, high) = close.get_xlim(), close.get_ylim()
+    framed = {p.name for p in points if left <= p.energy_j <= right and low <= p.accuracy <= high}
+    named = {note.get_text() for note in close.findobj(mpl_text.Annotation) if note.get_text()}
+    assert framed == named == set(accuracies) - {"far"}
+    assert close.get_title() == "the 5 in the dotted frame"
+    assert len(whole.patches) == 1

@@ -25,6 +25,7 @@ DISTANCES = (9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 125.0)  # of 
 DIRECTIONS = [np.array([np.cos(angle), np.sin(angle)]) for angle in np.linspace(0, 2 * np.pi, 17)[:-1]]
 LINE_FROM = 12.0  # points: names that stand further away have a line to their point
 MARKER = 7.0
+MARGINS = (0.16, 0.12)  # of a panel, beside what it shows
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,19 @@ def _merged(points: Sequence[Point]) -> list[Point]:
 def _close(points: Sequence[Point]) -> list[Point]:
     """Those near the best, where they are many and others are far below."""
     best = max(point.accuracy for point in points)
-    close = [point for point in points if point.accuracy >= CLOSE * best]
+    close, bottom = list[Point](), CLOSE * best
+    while len(found := [point for point in points if point.accuracy >= bottom]) > len(close):
+        close, bottom = found, _bottom(found)
     low = min(point.accuracy for point in points)
     spread = best - min(point.accuracy for point in close)
     return close if 3 <= len(close) < len(points) and spread < 0.5 * (best - low) else []
+
+
+def _bottom(points: Sequence[Point]) -> float:
+    """Of a panel that shows these: whatever else is above is in its frame too."""
+    low = min(point.accuracy - point.accuracy_errors[0] for point in points)
+    high = max(point.accuracy + point.accuracy_errors[1] for point in points)
+    return low - MARGINS[1] * (high - low)
 
 
 def _panel(axes: Axes, points: Sequence[Point], everyone: Sequence[Point]) -> None:
@@ -116,7 +126,7 @@ def _panel(axes: Axes, points: Sequence[Point], everyone: Sequence[Point]) -> No
     energies = [p.energy_j for p in points]
     if 0 < FEW_TIMES * min(energies) < max(energies):
         axes.set_xscale("log")
-    axes.margins(0.16, 0.12)
+    axes.margins(*MARGINS)
     low, high = axes.get_ylim()
     axes.set_ylim(low, min(high, 100 + 0.04 * (high - low)))
     axes.set(xlabel="energy per device in the whole run (J)", ylabel="final accuracy, mean over devices (%)")
