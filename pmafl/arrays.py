@@ -100,15 +100,16 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, AnyArray]:
         if member.flag_bits & 1:
             raise Unreadable("is encrypted; store it without a password")
         with archive.open(member) as file:
-            arrays[name] = _read_array(file, member.file_size)
+            arrays[name] = _read_array(file, member.file_size, f"array {name[:60]!r} ")
     return arrays
 
 
-def _read_array(file: IO[bytes], size_bytes: int) -> AnyArray:
+def _read_array(file: IO[bytes], size_bytes: int, which: str = "") -> AnyArray:
     """An array of which so many bytes are there, its header included, or said to be there."""
     shape, fortran_order, dtype = _read_header(file)
     if dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:
-        raise Unreadable(f"holds {str(dtype)[:60]}; must be plain numbers")
+        way_out = "; words are stored by astype(str)" if dtype.kind == "O" else ""
+        raise Unreadable(f"{which}holds {str(dtype)[:60]}; must be plain numbers{way_out}")
     if any(length < 0 for length in shape):
         raise Unreadable(f"claims a shape of {str(shape)[:60]}")
     wanted_bytes = math.prod(shape) * dtype.itemsize

@@ -44,6 +44,7 @@ METRICS = {
     "max_energy_per_device_round_j": "worst device (J)",
 }
 TRIES = 3  # of a job whose workers die
+SMALL = 1e-3  # numbers below are written with an exponent where they need one
 GRID = "comparison.json"  # which runs a comparison has
 INDEX = "runs.csv"  # the same for people
 
@@ -489,12 +490,12 @@ def show(found: Estimate | None, metric: str, plus_minus: str = "±", signed: bo
     """An estimate as people read it: percent for accuracies, a few digits otherwise."""
     if found is None:
         return ""
-    percent = metric.endswith("accuracy")
-    pattern = ("+" if signed else "") + (".2f" if percent or abs(found.mean) < 100 else ".0f")
-    if not percent and abs(found.mean) < 1:
-        pattern = ("+" if signed else "") + ".4f"
+    percent, size = metric.endswith("accuracy"), abs(found.mean)
+    pattern = ".2f" if percent or 1 <= size < 100 else ".0f" if size >= 100 else ".4f"
+    if not percent and 0 < size < SMALL:
+        pattern = ".3g"
     scale, unit = (100, "%") if percent else (1, "")
-    text = f"{scale * found.mean:{pattern}}{unit}"
+    text = f"{scale * found.mean:{'+' if signed else ''}{pattern}}{unit}"
     if math.isnan(found.half_width):
         return text
-    return f"{text} {plus_minus} {scale * found.half_width:{pattern.lstrip('+')}}{unit}"
+    return f"{text} {plus_minus} {scale * found.half_width:{pattern}}{unit}"

@@ -113,10 +113,11 @@ def check_options(maker: Callable[..., Any], what: str, given: int, options: Map
     try:
         signature.bind(*range(given), **options)
     except TypeError:
-        known = ", ".join(parameter.name for parameter in parameters) or "none"
-        raise InputError(
-            f"{what} was given the options {', '.join(options) or 'none'}; it has {known}"
-        ) from None
+        known = {parameter.name: parameter for parameter in parameters}
+        missing = [name for name, one in known.items() if one.default is one.empty and name not in options]
+        wrong = [name for name in options if name not in known]
+        said = f"was given the options {', '.join(wrong)}" if wrong else f"needs {', '.join(missing)}"
+        raise InputError(f"{what} {said}; it has {', '.join(known) or 'none'}") from None
     hints = _type_hints(maker)
     for name, value in options.items():
         if name in hints:

@@ -37,6 +37,20 @@ def test_a_grid_is_every_combination_for_every_seed(tmp_path):
     assert {job.settings.cell.deadline_s for job in jobs} == {2.0, 2.5}
 
 
+@pytest.mark.parametrize(
+    ("mean", "half_width", "shown"),
+    [
+        (1.234e-4, 5.6e-6, "0.000123 ± 5.6e-06"),
+        (0.11074, 0.0023, "0.1107 ± 0.0023"),
+        (12.345, 0.5, "12.35 ± 0.50"),
+        (12345.6, 78.9, "12346 ± 79"),
+        (0.0, 0.0, "0.0000 ± 0.0000"),
+    ],
+)
+def test_numbers_of_any_size_are_shown(mean, half_width, shown):
+    assert comparison.show(comparison.Estimate(mean, half_width), "energy_per_device_round_j") == shown
+
+
 def test_wrong_settings_show_before_anything_runs(tmp_path):
     with pytest.raises(InputError, match=r"cell\.deadline_s = -1"):
         comparison.grid("mnist", WIRELESS, {"cell.deadline_s": [2.0, -1]}, [1], tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from pmafl.comparison import Array, Estimate, csv_text, estimate
+from pmafl.comparison import SMALL, Array, Estimate, csv_text, estimate
 from pmafl.experiments.archive import Archive
 from pmafl.experiments.leaderboard import SPENT, TARGETS, Board, Entry, reference
 from pmafl.experiments.report import columns
@@ -19,7 +19,7 @@ from pmafl.experiments.study import versions_of
 from pmafl.files import write_atomically
 
 MEGA = 1e6
-SMALL, LARGE = 1e-3, 1e6  # numbers beyond are written with an exponent
+LARGE = 1e6  # from which on numbers are written with an exponent
 Shown = tuple[str, Callable[[Entry], str]]  # a column: its head, and its cell in the line of a method
 
 

@@ -4,7 +4,8 @@ An algorithm may be a stranger's code: whatever is wrong with what it returns be
 came and what would be right. Who calls these functions adds whose fault it is (`pmafl.plugins.blaming`).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,17 @@ def uploads(raw: Any, sizes: Sizes, withheld: Set[str]) -> Tensors:
     if (found := sizes_of(sent)) != sizes:
         raise InputError(f"uploads {found}; it said {dict(sizes)}")
     return sent
+
+
+@contextmanager
+def untouched(what: str, given: Tensors) -> Iterator[None]:
+    """Refuse a change of tensors that others read too: whom it reaches would depend on who trains where."""
+    before = {name: value._version for name, value in given.items()}
+    yield
+    if changed := [name for name, value in given.items() if value._version != before[name]]:
+        raise InputError(
+            f"changed {changed[0]!r} of {what} in place; it must return new tensors, as clone() makes them"
+        )
 
 
 def names_and_sizes(

@@ -152,7 +152,8 @@ class Method:
             held = self._without_buffers(memory)
             residuals = {name: values for name, values in held.items() if name in self._residuals}
             held = {name: values for name, values in held.items() if name not in residuals}
-            local = self.algorithm.local(self.engine, received, held, samples, rng)
+            with checking.untouched("the server", received), checking.untouched("the device", held):
+                local = self.algorithm.local(self.engine, received, held, samples, rng)
             sent, holds = checking.pair(local, "local")
             sizes = self.upload_sizes(device)
             upload = checking.uploads(sent, sizes, withheld=self._uploaded.keys() - sizes.keys())

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmafl.allocation import Frontier, Sets, count_fitting, energy_weights, frontiers, joint
-from pmafl.errors import NoAnswer
+from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.reasons import unable
 from pmafl.wireless import Index, Mask, RoundProblem
@@ -39,8 +39,7 @@ def allocate_fitting(
     `wanted` are device numbers, or a mask; the frontiers of all devices need not be computed again where they
     are known.
     """
-    numbers = np.asarray(wanted)
-    wanted = np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.intp, copy=False)
+    wanted = _device_numbers(wanted, problem.devices)
     frontier = frontier or frontiers(problem)
     able = wanted[frontier.min_share[wanted] <= 1]
     fitting = count_fitting(frontier.min_share[able])
@@ -49,6 +48,22 @@ def allocate_fitting(
     dropped[wanted] = True
     decision = _allocate(problem, frontier, scheduled, policy)
     return replace(decision, dropped=dropped & ~scheduled)
+
+
+def _device_numbers(wanted: Index | Mask | Sequence[int], devices: int) -> Index:
+    numbers = np.asarray(wanted)
+    if numbers.dtype == bool and numbers.shape == (devices,):
+        return np.flatnonzero(numbers)
+    if numbers.size == 0:
+        return np.empty(0, np.intp)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"allocate_fitting was given {numbers.dtype} of shape {numbers.shape}; "
+            f"it must be device numbers, or a mask of {devices}"
+        )
+    if (wrong := numbers[(numbers < 0) | (numbers >= devices)]).size:
+        raise InputError(f"allocate_fitting was given device {wrong[0]}; it must be from 0 to {devices - 1}")
+    return numbers.astype(np.intp, copy=False)
 
 
 def _allocate(problem: RoundProblem, frontier: Frontier, scheduled: Mask, policy: str) -> Decision:

@@ -114,7 +114,7 @@ def test_another_file_of_the_same_name_is_refused_before_it_is_opened(tmp_path, 
 
 def test_an_object_array_in_an_npz_is_refused_in_one_line(tmp_path, capsys):
     np.savez(tmp_path / "own.npz", x=np.array([Harmful(), 1], dtype=object), y=[0, 1], allow_pickle=True)
-    with pytest.raises(InputError, match=r"own.npz': holds object; must be plain numbers") as error:
+    with pytest.raises(InputError, match=r"own.npz': array 'x' holds object; must be plain numbers") as error:
         load(str(tmp_path / "own.npz"))
     assert "\n" not in str(error.value)
     assert "never" not in capsys.readouterr().out

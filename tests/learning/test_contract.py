@@ -192,6 +192,8 @@ def test_what_an_algorithm_starts_from_is_not_overwritten_by_training():
         ("new_memory", "what it holds is of sizes {'step': 1}; it must be {}"),
         ("no_memory", "what it holds is a NoneType; it must be a mapping"),
         ("fails", "device 0: raised AttributeError: .*no_such_thing.* \\(user_algorithms.py:"),
+        ("in_place", "device 0: changed 'model' of the server in place; it must return new tensors"),
+        ("in_a_part", "device 0: changed 'model' of the server in place; it must return new tensors"),
         ("start_of_one", "start returned a dict; it must return two mappings"),
         ("short_personal", r"the personal model is of sizes .* it must be {'weights': \d+}"),
         ("forgets", r"what aggregate returned is of sizes {}; it must be {'model': \d+}"),

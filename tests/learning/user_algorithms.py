@@ -86,6 +86,8 @@ double = _returns(lambda model: ({"model": model.double()}, {}))
 new_memory = _returns(lambda model: ({"model": model}, {"step": torch.ones(1)}))
 no_memory = _returns(lambda model: ({"model": model}, None))
 fails = _returns(lambda model: model.no_such_thing)
+in_place = _returns(lambda model: ({"model": model.add_(1)}, {}))
+in_a_part = _returns(lambda model: ({"model": model[:3].zero_()}, {}))
 
 
 def _changed(**changes):

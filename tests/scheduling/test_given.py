@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmafl.errors import NoAnswer
+from pmafl.errors import InputError, NoAnswer
 from pmafl.scheduling import allocate_fitting, allocate_given
 
 
@@ -40,3 +40,22 @@ def test_wanted_devices_may_come_in_any_form(make_problem, wanted):
 
 def test_nobody_may_be_wanted(make_problem):
     assert allocate_fitting(make_problem(), [], "mine").scheduled_devices == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (
+            np.array([1e-8, 2e-8, 3e-8]),
+            r"given float64 of shape \(3,\); it must be device numbers, or a mask of 3",
+        ),
+        ([0, -1], "given device -1; it must be from 0 to 2"),
+        ([3], "given device 3; it must be from 0 to 2"),
+        ([True, False], r"given bool of shape \(2,\); it must be device numbers, or a mask of 3"),
+        ([[0, 1]], r"given int64 of shape \(1, 2\); it must be device numbers"),
+        (1, r"given int64 of shape \(\); it must be device numbers"),
+    ],
+)
+def test_what_names_no_devices_is_refused(make_problem, wanted, said):
+    with pytest.raises(InputError, match=said):
+        allocate_fitting(make_problem(queue_j=[1, 2, 3]), wanted, "mine")
