@@ -115,9 +115,12 @@ def check_options(maker: Callable[..., Any], what: str, given: int, options: Map
     except TypeError:
         known = {parameter.name: parameter for parameter in parameters}
         missing = [name for name, one in known.items() if one.default is one.empty and name not in options]
+        if missing and options.keys() <= known.keys():
+            raise InputError(f"{what} needs the options {', '.join(missing)}") from None
         wrong = [name for name in options if name not in known]
-        said = f"was given the options {', '.join(wrong)}" if wrong else f"needs {', '.join(missing)}"
-        raise InputError(f"{what} {said}; it has {', '.join(known) or 'none'}") from None
+        raise InputError(
+            f"{what} was given the options {', '.join(wrong) or 'none'}; it has {', '.join(known) or 'none'}"
+        ) from None
     hints = _type_hints(maker)
     for name, value in options.items():
         if name in hints:

@@ -91,7 +91,7 @@ def test_a_maker_gets_what_the_program_gives_and_the_users_options():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "shape 'polygon' needs corners; it has corners, size, kind, anything"),
+        ({}, "shape 'polygon' needs the options corners"),
         ({"corners": 3, "colour": 1}, "was given the options colour; it has corners, size"),
         ({"corners": 3, "site": 1}, "was given the options site; it has corners, size"),
         ({"corners": "three"}, "shape 'polygon', option corners = 'three': must be a whole number"),

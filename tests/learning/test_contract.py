@@ -241,7 +241,7 @@ def test_an_algorithm_that_is_wrong_is_named_in_one_line(name, line):
         ("pma", {"learning": 3}, "was given the options learning; it has none"),
         (DITTO, {"weight": [1]}, r"option weight = \(1,\): must be a number"),
         (DITTO, {"wait": 0.1}, "was given the options wait; it has weight"),
-        (USER + "parts", {}, "was given the options none; it has sends_high"),
+        (USER + "parts", {}, "needs the options sends_high"),
         ("builtins:dict", {}, "must be a function"),
         ("math:pi", {}, "is a float; it must be a function"),
     ],
