@@ -130,7 +130,7 @@ class Engine:
             rng: draws the order of mini-batches, and what dropout leaves out.
             iterations: passes over the samples.
             slopes: from the vectors and a batch to the loss that is reported, and one slope per vector, as
-                `slope` or `gradient` gives it. Rates and momentum are applied to what it returns.
+                `slope` gives it. Rates and momentum are applied to these.
 
         Returns:
             The vectors after the last step, in the order of `start`.
