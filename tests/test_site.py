@@ -150,6 +150,18 @@ def test_fields_of_docstrings_are_lists_with_one_entry_per_name():
         assert lines[2] == field
 
 
+def test_sources_have_no_ways_back_that_may_lead_nowhere():
+    pytest.importorskip("sphinx")
+    from extensions.modules import _without_ways_back
+
+    body = '<div>\n<a class="viewcode-back" href="a.html#b.f">[docs]</a>\n<a href="a.html">def</a></div>'
+    for page, kept in (("_modules/pmafl/rounds", False), ("reference/index", True)):
+        context = {"body": body}
+        _without_ways_back(None, page, "page.html", context, None)
+        assert ("[docs]" in context["body"]) is kept
+        assert '<a href="a.html">def</a>' in context["body"]
+
+
 @pytest.mark.parametrize("name", ["train", "descend", "mean_gradient"])
 def test_every_argument_of_the_engine_is_described_in_the_reference(name):
     pytest.importorskip("torch")

@@ -92,6 +92,12 @@ def _shorten(
     return short(signature), short(returned)
 
 
+def _without_ways_back(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Sources link to where a name is documented, by the name that they have for it, which may be another."""
+    if page.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+
+
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
@@ -99,4 +105,5 @@ def _indent(line: str) -> int:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _understand, priority=400)  # before napoleon
+    app.connect("html-page-context", _without_ways_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
