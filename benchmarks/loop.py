@@ -1,6 +1,6 @@
 """What the round loop itself costs: everything but training, evaluation and the policy, checkpoints included.
 
-Runs the `mnist` preset with 10 devices a round in a run directory, as `pmafl run` does, and times its parts
+Runs the `mnist` preset with 10 devices per round in a run directory, as `pmafl run` does, and times its parts
 in the same process. CPU time of one thread, because other processes share the machine.
 
     python benchmarks/loop.py [--rounds 20]

@@ -175,7 +175,7 @@ def main() -> None:
         "",
         f"Written by `python benchmarks/workers.py --page --repeats {options.repeats}` on {machine()}.",
         "",
-        "10 of 100 devices a round, as in the paper; seconds of a round, tests of all devices included",
+        "10 of 100 devices per round, as in the paper; seconds of a round, tests of all devices included",
         'unless said otherwise. "Ceiling": what two independent runs at once reach together against one.',
         '"Share": of that ceiling, the gain of two workers. Medians (smallest to largest) over turns.',
         "",
@@ -189,10 +189,10 @@ def main() -> None:
     if options.many:
         lines += [
             "",
-            "The MLP on very many devices, a tenth of them a round, 2 workers. Memory is that of all",
+            "The MLP on very many devices, a tenth of them per round, 2 workers. Memory is that of all",
             "processes beyond the data, and most of it is what devices hold.",
             "",
-            "| devices | scheduled | s a round | ms a scheduled device | GB |",
+            "| devices | scheduled | s per round | ms per scheduled device | GB |",
             "|---|---|---|---|---|",
         ]
         print("\n".join(lines[-2:]))

@@ -188,13 +188,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if summary["final_accuracy"] is not None:
         yield "algorithm", summary["algorithm"]
-        spread = summary["accuracy_std_over_devices"]
-        yield "final accuracy", f"{summary['final_accuracy']:.2%} (deviation over devices {spread:.2%})"
+        accuracy, spread = summary["final_accuracy"], summary["accuracy_std_over_devices"]
+        yield "final accuracy", f"{accuracy:.2%} (standard deviation over devices {spread:.2%})"
         yield "best accuracy", f"{summary['best_accuracy']:.2%}"
     if summary.get("final_error") is not None:
         yield "algorithm", summary["algorithm"]
         error, spread = summary["final_error"], summary["error_std_over_devices"]
-        yield "final error", f"{error:.4g} on average (deviation over devices {spread:.4g})"
+        yield "final error", f"{error:.4g} on average (standard deviation over devices {spread:.4g})"
         yield "best error", f"{summary['best_error']:.4g}"
     if summary["final_accuracy"] is not None or summary.get("final_error") is not None:
         loss = summary["final_loss"]

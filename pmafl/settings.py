@@ -251,8 +251,8 @@ class DataSettings(Section):
     )
     inputs: Literal["standardised", "unit", "tokens"] = Field(
         default="standardised",
-        description='"standardised" (mean 0, deviation 1), "unit" (0 to 1), or "tokens": whole numbers as '
-        "they are, which networks with an embedding get in any case",
+        description='"standardised" (mean 0, standard deviation 1), "unit" (0 to 1), or "tokens": whole '
+        "numbers as they are, which networks with an embedding get in any case",
     )
     layout: Literal["auto", "NTF", "NCT", "NHW", "NCHW", "NHWC"] = Field(
         default="auto",
@@ -505,7 +505,8 @@ def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = Non
     Relative paths start at the folder of the file that has them, those of overrides and of standard input at
     the working directory; they become absolute.
 
-    >>> load("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
+    >>> import pmafl
+    >>> pmafl.load_settings("mnist", {"cell.bandwidth_hz": 2e7}).cell.bandwidth_hz
     20000000.0
     """
     return build(load_tree(source, overrides))

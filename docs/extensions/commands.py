@@ -29,7 +29,7 @@ def _command(name: str, command: click.Command) -> str:
     ]
     lines += ["| argument or option | takes | default | |", "|---|---|---|---|"]
     for parameter in command.params:
-        if parameter.name == "help":
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
             continue
         names = " ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
         said = " ".join((getattr(parameter, "help", None) or "").split())

@@ -2,6 +2,8 @@
 
 A page is one source (MyST with code cells). In the script, what is special to notebooks becomes plain Python:
 ``!command`` a subprocess, ``%%writefile`` a file that is written, ``Image`` a line that names the picture.
+In both, links lead to the pages of the site, seen from their place on it, and roles of Sphinx become the
+names that they stand for.
 """
 
 import os
@@ -14,6 +16,8 @@ from sphinx.application import Sphinx
 
 FOLDER = "tutorials/"
 CELL = re.compile(r"^```\{code-cell\}", flags=re.MULTILINE)
+LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
+ROLE = re.compile(r"\{py:\w+\}`(?:([^`<]+) <)?([^`>]+)>?`")
 CONFIGURATION = """\
 c.InteractiveShell.system_raise_on_error = True
 c.Application.log_level = 40  # kernels talk to this machine only
@@ -26,6 +30,32 @@ OFFER = """
 
 def is_tutorial(docname: str, text: str) -> bool:
     return docname.startswith(FOLDER) and bool(CELL.search(text))
+
+
+def as_notebook(text: str) -> nbformat.NotebookNode:
+    """The page as a notebook that is read away from Sphinx."""
+    notebook = jupytext.reads(text, fmt="md:myst")
+    for cell in notebook.cells:
+        cell.metadata.pop("mystnb", None)
+        if cell.cell_type == "markdown":
+            cell.source = ROLE.sub(_name, LINK.sub(_address, cell.source))
+    return notebook
+
+
+def _address(link: re.Match[str]) -> str:
+    """Where the site has a page or a picture, from the folder of tutorials."""
+    path = Path(link[2])
+    if path.suffix == ".png":
+        path = Path("..", "_images", path.name)
+    elif path.suffix == ".md":
+        path = path.with_suffix(".html")
+    return link[1] + path.as_posix() + link[3]
+
+
+def _name(role: re.Match[str]) -> str:
+    words, target = role.groups()
+    name = f"`{target.rpartition('.')[2] if target.startswith('~') else target}`"
+    return f"{words} ({name})" if words else name
 
 
 def as_script(notebook: nbformat.NotebookNode) -> str:
@@ -77,7 +107,7 @@ def _write(app: Sphinx, problem: Exception | None) -> None:
         text = path.read_text("utf-8")
         if not is_tutorial(FOLDER + path.stem, text):
             continue
-        notebook = jupytext.reads(text, fmt="md:myst")
+        notebook = as_notebook(text)
         target = Path(app.outdir) / FOLDER / path.stem
         target.with_suffix(".ipynb").write_text(nbformat.writes(notebook), "utf-8")
         target.with_suffix(".py").write_text(as_script(notebook), "utf-8")

@@ -278,7 +278,7 @@ percent. **direction only**: above 0, but not within that range. **not reproduce
 around 0 that a difference would show (half-width at most half of the paper's number, or half a point);
 for "like" and "equal" outside of half a point. **undecided**: the interval decides neither, or there is
 none because there is one seed. **not tested**: fewer devices train than the paper's 100, and less than
-five of them a round: that is hardly an average. **not run**: there are no such runs. "10 devices" and "50
+five of them per round: that is hardly an average. **not run**: there are no such runs. "10 devices" and "50
 devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
 100.
 """

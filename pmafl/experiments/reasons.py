@@ -5,11 +5,11 @@ FEDREP = (
     "above; with equal work (5 in all) it ends below"
 )
 STILL_RISING = (
-    "FedAvg and Regularized FL still rise at the last round, for five full-batch steps a round are little "
+    "FedAvg and Regularized FL still rise at the last round, for five full-batch steps per round are little "
     "for one model of all classes: the size of the lead depends on the round where it is read"
 )
 SELDOM = (
-    "with 10 of 100 devices a round a predictor has trained in every tenth round only; the lead of 50 "
+    "with 10 of 100 devices per round a predictor has trained in every tenth round only; the lead of 50 "
     "shrinks with the rounds and is not gone after 100; with mini-batches a round teaches more and it is"
 )
 SWINGS = (
@@ -82,9 +82,9 @@ LESS_SURE = (
     "where it errs"
 )
 STUCK = (
-    "with five full-batch steps a round FedAvg and Regularized FL stay near guessing (16% and 20%), and with "
-    "one device a round PMA-FL does too (56%, one of two classes); FedRep, which trains the head first, "
-    "leaves that level (73% with as many steps, 88% with twice)"
+    "with five full-batch steps per round FedAvg and Regularized FL stay near guessing (16% and 20%), and "
+    "with one device per round PMA-FL does too (56%, one of two classes); FedRep, which trains the head "
+    "first, leaves that level (73% with as many steps, 88% with twice)"
 )
 NEXT_TO_IT = (
     "n = 2 ends highest, but n = 1 is nearly level and spreads more: three seeds do not decide between the "
@@ -93,7 +93,7 @@ NEXT_TO_IT = (
 )
 FEW_TO_SHARE_WITH = (
     "one seed; with so few devices to share with, n = 0 to 4 end within a point of each other, though in "
-    "loss n = 4 is ahead; with 10 of 100 devices a round n = 4 ends 6.7 points above n = 0 "
+    "loss n = 4 is ahead; with 10 of 100 devices per round n = 4 ends 6.7 points above n = 0 "
     "(docs/results/index.md)"
 )
 TWO_DEVICES = (

@@ -20,15 +20,20 @@ from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
 from pmafl.settings import LearningSettings
 
-# From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
+#: From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
 Slopes = Callable[[Sequence[Tensor], Samples], tuple[float, Sequence[Tensor]]]
 SMALLEST_UNIT = 1e-3  # keeps the momentum's numbers in a range where rounding is the same
 
 
 class Engine:
-    """Trains and differentiates one model. Its vectors are work space; every call starts from `weights`.
+    """Trains and differentiates one model, with the rates, momentum and batch size of the settings.
 
-    first_loss: mean loss in the first pass of the first training since it was last set to None.
+    An algorithm's `local` gets one. Weights are flat vectors of the length of `Model.flat`; those that come
+    in are never changed, those that go out are new.
+
+    Attributes:
+        model: the network that is trained; its own vectors are work space.
+        first_loss: mean loss in the first pass of the first training since it was last set to None.
     """
 
     def __init__(self, model: Model, learning: LearningSettings) -> None:
@@ -57,10 +62,17 @@ class Engine:
 
         .. math:: m \leftarrow \mu m + \nabla F_k(w) + \rho (w - w_0) + c, \quad w \leftarrow w - \eta m
 
-        with the extractor's or the predictor's rate as :math:`\eta`, :math:`\rho` the proximal weight,
-        :math:`w_0` the `centre`, or where training starts, and c the `correction`, if there is one. A
-        pass is one full-batch step, or one epoch of mini-batches in an order drawn from `rng`. Training one
-        `part` leaves the other as it is.
+        with :math:`\eta` the rate of the extractor or of the predictor, and :math:`\mu` the momentum.
+
+        Args:
+            weights: where training starts; a flat vector of the whole model.
+            samples: the device's training samples.
+            rng: draws the order of mini-batches, and what dropout leaves out.
+            iterations: passes over the samples. A pass is one full-batch step, or one epoch of mini-batches.
+            part: what is trained, "all", "extractor" or "predictor"; the other part stays as it is.
+            proximal_weight: :math:`\rho`, how strongly weights are drawn to the centre.
+            centre: :math:`w_0`; left out: where training starts.
+            correction: c, a flat vector that is added to the gradient of every step; left out: nothing.
         """
         model = self.model
         if not self._places(part):
@@ -110,7 +122,19 @@ class Engine:
         iterations: int,
         slopes: Slopes,
     ) -> list[Tensor]:
-        """The steps of `train` on slopes of the caller's own, of several vectors that move together."""
+        """The steps of `train` on slopes of the caller's own, of several vectors that move together.
+
+        Args:
+            start: where the vectors start; each has the length of `Model.flat`.
+            samples: the device's training samples.
+            rng: draws the order of mini-batches, and what dropout leaves out.
+            iterations: passes over the samples.
+            slopes: from the vectors and a batch to the loss that is reported, and one slope per vector, as
+                `slope` gives it. Rates and momentum are applied to these.
+
+        Returns:
+            The vectors after the last step, in the order of `start`.
+        """
         points = [weights.clone() for weights in start]
         momenta = [torch.zeros_like(weights) for weights in start]
         report = self.first_loss is None
@@ -138,6 +162,12 @@ class Engine:
 
         with K the number of steps. Momentum :math:`\mu` repeats early gradients in later steps, so they count
         for more; without it all count alike.
+
+        Args:
+            before: the weights that `train` started from.
+            after: the weights that it gave.
+            samples: what it trained on.
+            iterations: how many passes it made.
         """
         steps = iterations * (ceil(len(samples.y) / self.batch_size) if self.batch_size else 1)
         repeats, total = 0.0, 0.0

@@ -28,10 +28,13 @@ BLOCK = 1024  # 8-bit uploads carry one 32-bit scale for so many parameters
 class Workload:
     """The costs of one device's round; the number of its samples comes from the partition.
 
-    upload_bits: one number, or an array with an entry per device where uploads differ.
-    download_bits: what a device receives, 32 bits a value, in the same form. It takes time and energy where
-        the settings give a rate and powers; in the paper the server sends at no cost to the devices.
-    tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
+    Attributes:
+        upload_bits: one number, or an array with an entry per device where uploads differ.
+        operations_per_sample: multiply-adds of one pass over a sample.
+        charged_iterations: passes over its samples in a round.
+        download_bits: what a device receives, 32 bits per value, in the same form. It takes time and energy
+            where the settings give a rate and powers; in the paper the server sends at no cost to devices.
+        tuning_iterations: passes before a test, once, when training is over; no round is charged for them.
     """
 
     upload_bits: int | NDArray[np.int64]

@@ -104,7 +104,7 @@ run.colours = () => {
     found = {};
   const most = (values) => values.reduce((a, b) => (b > a ? b : a), 0);
   found.participation = {
-    label: "participation",
+    label: "turns",
     title: "rounds it took part in (%)",
     range: () => [0, Math.max(1, most(run.values("participation", part.frames.length - 1).slice()))],
   };

@@ -33,7 +33,7 @@ GLOSSARY = {
     "energy": "for computing and uploading, and for receiving, circuits and connecting where the settings "
     "count them; the budget is what a device may spend per round in the long run",
     "queue": "energy that a device has spent beyond its budget so far; a long queue keeps it out",
-    "participation": "part of the rounds so far in which the device was scheduled",
+    "turns": "part of the rounds so far in which the device was scheduled",
     "optimality gap": "how far the round's objective is above a lower bound that no schedule can beat",
     "seconds": "each round lasts until its last device has uploaded, an empty one until the deadline",
     "joules": "energy of all devices together since the start",
@@ -182,7 +182,7 @@ def _spreads(counts_energy: bool, score: Score | None) -> dict[str, Any]:
             "spread-accuracy", score.title, score.label, figures.BLUE
         )
     found["spread-participation"] = figures.distribution(
-        "spread-participation", "Participation", "rounds it took part in (%)", figures.ORANGE
+        "spread-participation", "Turns", "rounds it took part in (%)", figures.ORANGE
     )
     if counts_energy:
         found["spread-energy"] = figures.distribution(

@@ -44,7 +44,7 @@ class Answer:
     Attributes:
         request: the question.
         forecasts: of all choices.
-        best: which of them nothing beats in samples a day, battery life and time of a round.
+        best: which of them nothing beats in samples per day, battery life and time of a round.
         goals: what was asked for.
         met: which choices meet all of them.
         recommended: the choice to take; None where no goal was stated, or none is met.
@@ -200,7 +200,7 @@ def _forecasts(request: Request, devices: Devices) -> tuple[Forecast, ...]:
 
 
 def _choose(forecasts: Sequence[Forecast], goals: Sequence[Goal], met: Sequence[bool]) -> int:
-    """The most samples a day among those that meet the goals; else the one that misses them by least.
+    """The most samples per day among those that meet the goals; else the one that misses them by least.
 
     Of choices that are alike in this, the one with less band and shorter rounds, which are of use to others.
     """
@@ -218,7 +218,7 @@ def _choose(forecasts: Sequence[Forecast], goals: Sequence[Goal], met: Sequence[
 
 
 def unbeaten(forecasts: Sequence[Forecast]) -> tuple[bool, ...]:
-    """Which choices no other beats in samples a day, battery life and time of a round, all at once."""
+    """Which choices no other beats in samples per day, battery life and time of a round, all at once."""
 
     def life(one: Forecast) -> float:
         if one.lives is not None:

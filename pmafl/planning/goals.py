@@ -5,7 +5,7 @@ median battery >= 2 years                     half of them last so long (also: f
 95% of the devices once a day                 so many of all devices take part so often
 95% of the devices 200 times within 30 days
 200 turns per device within 30 days           in the mean over all devices
-samples >= 100000 a day
+samples >= 100000 per day
 round <= 30 s
 """
 
@@ -38,7 +38,7 @@ FORMS = (
     '"median battery >= 2 years"',
     '"95% of the devices once a day"',
     '"200 turns per device within 30 days"',
-    '"samples >= 100000 a day"',
+    '"samples >= 100000 per day"',
     '"round <= 30 s"',
 )
 
@@ -140,7 +140,7 @@ def _samples(text: str, number: str, unit: str) -> Goal:
     days = UNITS_DAYS[unit]
 
     def show(forecast: Forecast) -> str:
-        return f"{forecast.samples_per_day * days:,.0f} samples a {unit}"
+        return f"{forecast.samples_per_day * days:,.0f} samples per {unit}"
 
     return Goal(text, lambda forecast: forecast.samples_per_day * days / wanted, show, f"{wanted:,.0f}")
 

@@ -68,7 +68,7 @@ def choices_panel(axes: Axes, found: Answer) -> None:
         if 0 < min(values) * FEW_TIMES < max(values):
             scale("log")
     across = "first battery empty after (years)" if batteries else "energy per device and day (J)"
-    axes.set(xlabel=across, ylabel="samples a day", title="Choices (crosses: another is better)")
+    axes.set(xlabel=across, ylabel="samples per day", title="Choices (crosses: another is better)")
     axes.legend(fontsize=8)
 
 

@@ -1,8 +1,8 @@
 """Which devices take part in a round: one policy per file, found here by name or at ``package.module:name``.
 
 A policy is a function of the round problem and a random generator that gives a `Decision`; what plans or
-remembers has more (see `policy`). A user's own is one function and one line, ``POLICIES.register("mine",
-function)``, or its path instead of a name:
+remembers has `start`, `decide` and `observe` (see `Policy`). A user's own is one function and one line,
+``POLICIES.register("mine", function)``, or its path instead of a name:
 
     def strongest(problem, rng):
         chosen = problem.channel_gain >= np.quantile(problem.channel_gain, 0.9)

@@ -33,9 +33,12 @@ class Decision:
         policy: name of the policy that decided.
         scheduled: who takes part.
         bandwidth_share: share of the band, theta; they sum to at most 1.
-        compute_time_s, upload_time_s: how the deadline is divided.
-        frequency_hz, power_w: CPU clock and transmit power.
-        compute_energy_j, upload_energy_j: what the CPU and the transmitter spend.
+        compute_time_s: the part of the deadline for computing.
+        upload_time_s: the part of the deadline for uploading.
+        frequency_hz: CPU clock.
+        power_w: transmit power.
+        compute_energy_j: what the CPU spends.
+        upload_energy_j: what the transmitter spends.
         objective: -V*sum(D) + sum(q*E) over the scheduled devices.
         lower_bound: a value that no decision for this round can beat, where the policy knows one.
         gap: objective minus lower bound.

@@ -71,7 +71,9 @@ class Question:
         name: what the caller calls it, to be found in the answer.
         devices: what the caller calls the devices; None where they have numbers only.
         fixed: the set that the caller wants to have allocated, if any.
-        rounds, fading, mean_gain: what the caller knows of the rounds to come; 0 rounds where nothing.
+        rounds: how many rounds there will be; 0 where the caller does not say.
+        fading: equally likely factors of the channels in the rounds to come, where the caller knows them.
+        mean_gain: the mean channel power gain of each device, where the caller knows it.
         failed: who did not deliver in the round before.
         energy_j: what each device spent in the round before, where that is not what was planned.
     """

@@ -42,7 +42,7 @@ class Outlook:
 
     Attributes:
         problem: a round with every channel at its mean.
-        fading: equally likely factors of the channels, their law.
+        fading: equally likely factors of the channels: their distribution.
         rounds: how many there will be; 0 where nobody knows.
     """
 
@@ -85,7 +85,10 @@ def _as_it_is(problem: RoundProblem, state: State) -> RoundProblem:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy as the round loop uses it; see the module for the three functions.
+    """A policy as the round loop uses it.
+
+    `start` makes its state from what is known before the first round, `decide` decides a round, `observe`
+    takes in what came of it. A plain function of the problem and a generator is `decide` alone.
 
     `looks_ahead` says whether `start` uses what it is told of the rounds to come, and not only its devices;
     left out, a policy that has a `start` is taken to do so. `priced` gives the problem at the policy's own

@@ -99,7 +99,7 @@ def _problem() -> Schema:
                     "items": _field("channel_gain"),
                 },
                 "fading": {
-                    "description": "The law of the channels: a name, or equally likely factors of the mean.",
+                    "description": "Distribution of fading: a name, or equally likely factors of the mean.",
                     "anyOf": [
                         {"enum": list(LAWS)},
                         {

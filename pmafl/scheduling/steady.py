@@ -40,8 +40,8 @@ def start(outlook: Outlook) -> State:
     """The plan for a run."""
     if not outlook.rounds:
         raise InputError(
-            "plans ahead, and needs the number of rounds, the mean channels and the law of their fading; a "
-            "problem in JSON has them in its outlook"
+            "plans ahead, and needs the number of rounds, the mean channels and the distribution of their "
+            "fading; a problem in JSON has them in its outlook"
         )
     if np.isnan(outlook.budget_j).any():
         device = int(np.isnan(outlook.budget_j).argmax())

@@ -1,6 +1,7 @@
 """What the page of a run carries is what the run's directory says, and little enough of it."""
 
 import json
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -206,6 +207,13 @@ def test_view_writes_the_page_and_says_where(run_directory, monkeypatch):
 def test_what_is_nothing_to_look_at_is_one_line(tmp_path):
     with pytest.raises(InputError, match="nothing to look at"):
         write_page(tmp_path)
+
+
+def test_a_round_of_a_device_is_called_its_turn_as_elsewhere(page_data):
+    assert "turns" in page_data["head"]["glossary"]
+    assert "participation" not in page_data["head"]["glossary"]
+    script = (resources.files("pmafl.page") / "run-data.js").read_text("utf-8")
+    assert 'label: "turns"' in script
 
 
 def test_the_summary_and_the_command_are_on_the_page(run_directory, page_data):

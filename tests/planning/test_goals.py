@@ -6,6 +6,7 @@ import pytest
 
 from pmafl.errors import InputError
 from pmafl.planning import in_words, parse_goal
+from pmafl.planning.goals import FORMS
 
 
 def forecast(turns=(1.0, 2.0, 0.5, 4.0), lives=(800.0, 900.0, 1000.0), samples=5000.0, deadline=20.0):
@@ -35,6 +36,8 @@ def forecast(turns=(1.0, 2.0, 0.5, 4.0), lives=(800.0, 900.0, 1000.0), samples=5
         ("200 participations a device within 30 days", 30 * 7.5 / 4 / 200 - 1),
         ("7 participations per device a week", 7 * 7.5 / 4 / 7 - 1),
         ("samples >= 10,000 a day", -0.5),
+        ("samples >= 10,000 per day", -0.5),
+        ("samples >= 35000 per week", 0.0),
         ("round <= 30 s", 0.5),
         ("round <= 1 minute", 2.0),
     ],
@@ -44,6 +47,13 @@ def test_goals_are_understood_and_measured(text, margin):
     assert goal.margin(forecast()) == pytest.approx(margin)
     assert goal.is_met(forecast()) == (margin >= 0)
     assert goal.show(forecast())
+
+
+def test_the_forms_that_are_shown_are_understood_and_say_per():
+    for form in FORMS:
+        assert parse_goal(form.strip('"')).text == form.strip('"')
+    assert '"samples >= 100000 per day"' in FORMS
+    assert parse_goal("samples >= 10,000 a day").show(forecast()) == "5,000 samples per day"
 
 
 @pytest.mark.parametrize(

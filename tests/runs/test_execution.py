@@ -37,7 +37,9 @@ def test_training_that_diverges_is_recorded_and_shown(tmp_path, tiny):
     assert 0 <= summary["final_accuracy"] < 0.9
     console = Console(record=True, width=100)
     console.print(summary_table(summary))
-    assert "the training diverged" in console.export_text()
+    shown = console.export_text()
+    assert "the training diverged" in shown
+    assert f"(standard deviation over devices {summary['accuracy_std_over_devices']:.2%})" in shown
     plot_run(tmp_path / "run")
 
 

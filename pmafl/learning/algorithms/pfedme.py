@@ -33,7 +33,8 @@ def pfedme(
 
     by so many `steps` of gradient descent, with :math:`\lambda` the `weight` and :math:`\eta` the `rate`. The
     server goes `server_rate` of the way to the mean of the w (the paper's beta). One step, rate times weight
-    of 1 and no momentum give FedAvg as the shared model. The paper's rate of 0.005 is for 20 batches a round.
+    of 1 and no momentum give FedAvg as the shared model. The paper's rate of 0.005 is for 20 batches per
+    round.
     """
     at_least(0, "weight", weight)
     at_least(1, "steps", steps)
