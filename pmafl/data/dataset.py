@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.brief import brief
+from pmafl.errors import InputError
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -26,6 +27,15 @@ class Reading:
     task: str = "auto"
     target: str = ""
     client: str = "client"
+
+    def __post_init__(self) -> None:
+        target = self.target or "y"
+        names = [f"{name}{ending}" for name in ("x", target, self.client) for ending in ("", "_test")]
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"data.target = {target!r}, data.client = {self.client!r}: must differ from each other and "
+                f"from 'x', which are the features; rename a column or an array"
+            )
 
 
 @brief
