@@ -72,7 +72,7 @@ def test_a_file_that_is_no_npz_is_told_in_one_line(tmp_path):
     for name, reason in (
         ("text.npz", r"not a readable \.npz file of plain arrays"),
         ("cut.npz", r"not a readable \.npz file of plain arrays"),
-        ("objects.npz", "holds object; must be plain numbers; words are stored by astype(str)"),
+        ("objects.npz", r"holds object; must be plain numbers; words are stored by astype\(str\)"),
     ):
         with pytest.raises(InputError, match=reason) as error:
             load(str(tmp_path / name))
