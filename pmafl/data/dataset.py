@@ -84,10 +84,12 @@ class Dataset:
         """How many numbers a network has to give per sample."""
         return int(self.y_train.shape[1]) if self.regression else self.classes
 
-    @property
-    def vocabulary(self) -> int:
-        """Whole numbers in x, which may be token ids, are below this; 0 where x holds anything else."""
-        if self.x_train.dtype != np.int32:
+    def vocabulary(self, inputs: Scaling = "standardised") -> int:
+        """Whole numbers in x, which may be token ids, are below this; 0 where x holds anything else.
+
+        Bytes are pixels unless `inputs` says that they are tokens.
+        """
+        if self.x_train.dtype != np.int32 and not (inputs == "tokens" and self.x_train.dtype == np.uint8):
             return 0
         return int(max(self.x_train.max(), self.x_test.max())) + 1
 

@@ -90,7 +90,7 @@ def inputs(dataset: Dataset, settings: Settings, tokens: bool) -> dict[str, Any]
 
     Token ids stay as they are.
     """
-    as_bytes = dataset.x_test.dtype == np.uint8
+    as_bytes = dataset.x_test.dtype == np.uint8 and not tokens
     standardised = settings.data.inputs == "standardised" and not tokens
     return {
         "shape": list(dataset.input_shape),
