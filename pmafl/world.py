@@ -53,6 +53,7 @@ class World:
         method: the learning side's algorithm and network, or None without learning.
         task: the same with the data of all devices, where they are simulated.
         notes: what was recognised in the data, for people.
+        clients: whose the devices are, one name per device; empty where the data do not say.
     """
 
     settings: Settings
@@ -64,6 +65,7 @@ class World:
     method: Method | None = field(default=None, repr=False)
     task: LearningTask | None = field(default=None, repr=False)
     notes: tuple[str, ...] = field(default=(), repr=False)
+    clients: tuple[str, ...] = field(default=(), repr=False)
 
 
 def build_world(settings: Settings, dataset: data.Dataset | None = None) -> World:
@@ -77,7 +79,7 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
-    sizes, costs, task, notes = _learning_side(settings, dataset)
+    sizes, costs, task, notes, clients = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
         sizes,
@@ -88,7 +90,7 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
     policy = find(settings.policy.name, **settings.policy.options)
     method = task.method if task else None
-    world = World(settings, fleet, position_m, costs, policy, channel, method, task, notes)
+    world = World(settings, fleet, position_m, costs, policy, channel, method, task, notes, clients)
     _check_uploads(world)
     _check_deadline(world)
     return world
@@ -110,8 +112,8 @@ def costs_of(settings: Settings) -> Workload:
 
 def _learning_side(
     settings: Settings, dataset: data.Dataset | None
-) -> tuple[NDArray[np.int64], Workload, LearningTask | None, tuple[str, ...]]:
-    """How much each device holds, the costs of the model, the learning task unless nothing is learned, notes.
+) -> tuple[NDArray[np.int64], Workload, LearningTask | None, tuple[str, ...], tuple[str, ...]]:
+    """How much each device holds, the costs of the model, the learning task if there is one, notes, clients.
 
     Without learning, a known data set's split needs its label counts only, and no file; without a data set
     devices hold what the settings say.
@@ -121,19 +123,19 @@ def _learning_side(
             settings.fleet.samples, settings.fleet.devices, stream(settings.run.seed, "fleet", 0)
         )
         assert samples is not None, "without a data set, the settings give numbers"
-        return samples, workload(settings.learning), None, ()
+        return samples, workload(settings.learning), None, (), ()
     if settings.run.learning == "none":
         known = dataset or data.known_data(settings.data)
         form = form_of(known, settings.data.inputs)
         costs = workload(settings.learning, known.input_shape, known.outputs, form)
         partition = data.split_data(settings, known)
-        return partition.sizes, costs, None, _notes(known, partition)
+        return partition.sizes, costs, None, _notes(known, partition), partition.client_names
     from pmafl.learning.task import LearningTask
 
     dataset = dataset or data.load_data(settings.data)
     partition = data.split_data(settings, dataset)
     task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
-    return partition.sizes, task.method.workload, task, _notes(dataset, partition)
+    return partition.sizes, task.method.workload, task, _notes(dataset, partition), partition.client_names
 
 
 def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tuple[str, ...]:

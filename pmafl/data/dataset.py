@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.brief import brief
+from pmafl.errors import InputError
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -26,6 +27,15 @@ class Reading:
     task: str = "auto"
     target: str = ""
     client: str = "client"
+
+    def __post_init__(self) -> None:
+        target = self.target or "y"
+        names = [f"{name}{ending}" for name in ("x", target, self.client) for ending in ("", "_test")]
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"data.target = {target!r}, data.client = {self.client!r}: must differ from each other and "
+                f"from 'x', which are the features; rename a column or an array"
+            )
 
 
 @brief
@@ -74,10 +84,12 @@ class Dataset:
         """How many numbers a network has to give per sample."""
         return int(self.y_train.shape[1]) if self.regression else self.classes
 
-    @property
-    def vocabulary(self) -> int:
-        """Whole numbers in x, which may be token ids, are below this; 0 where x holds anything else."""
-        if self.x_train.dtype != np.int32:
+    def vocabulary(self, inputs: Scaling = "standardised") -> int:
+        """Whole numbers in x, which may be token ids, are below this; 0 where x holds anything else.
+
+        Bytes are pixels unless `inputs` says that they are tokens.
+        """
+        if self.x_train.dtype != np.int32 and not (inputs == "tokens" and self.x_train.dtype == np.uint8):
             return 0
         return int(max(self.x_train.max(), self.x_test.max())) + 1
 

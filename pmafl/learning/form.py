@@ -25,9 +25,10 @@ CLASSES_OF_MEASUREMENTS = Form()
 
 def form_of(data: Dataset | Known, inputs: Scaling) -> Form:
     """The form of a data set under the setting ``data.inputs``."""
-    if inputs == "tokens" and not data.vocabulary:
+    vocabulary = data.vocabulary(inputs)
+    if inputs == "tokens" and not vocabulary:
         raise InputError(
             f"data.inputs = 'tokens': data set {data.name!r} holds other numbers; they must be whole, at "
             f"least 0 and of an integer type"
         )
-    return Form(data.vocabulary, inputs == "tokens", data.target_std)
+    return Form(vocabulary, inputs == "tokens", data.target_std)

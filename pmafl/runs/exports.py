@@ -53,7 +53,8 @@ def export(
     for device, data in content.items():
         name = f"{'model' if device is None else f'device-{device}'}.{form}"
         files.write_atomically(out / name, data)
-        about["models"].append({"file": name, "device": device, **_score(run, models.rounds, device)})
+        whose = {"file": name, "device": device, **_client(run, device)}
+        about["models"].append({**whose, **_score(run, models.rounds, device)})
         written.append(out / name)
     if about["network"]["code"] == CODE:
         files.write_atomically(out / CODE, code_of_networks().encode())
@@ -90,7 +91,7 @@ def inputs(dataset: Dataset, settings: Settings, tokens: bool) -> dict[str, Any]
 
     Token ids stay as they are.
     """
-    as_bytes = dataset.x_test.dtype == np.uint8
+    as_bytes = dataset.x_test.dtype == np.uint8 and not tokens
     standardised = settings.data.inputs == "standardised" and not tokens
     return {
         "shape": list(dataset.input_shape),
@@ -100,6 +101,12 @@ def inputs(dataset: Dataset, settings: Settings, tokens: bool) -> dict[str, Any]
         "mean": np.asarray(dataset.mean, float).tolist() if standardised else None,
         "std": np.asarray(dataset.std, float).tolist() if standardised else None,
     }
+
+
+def _client(run: Run, device: int | None) -> dict[str, str]:
+    """What the device's client is called, where it is one's."""
+    clients = run.world.clients
+    return {"client": clients[device]} if device is not None and clients else {}
 
 
 def _content(models: Models, device: int | None, form: Format) -> bytes:

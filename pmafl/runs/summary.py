@@ -40,6 +40,7 @@ def summarise(
         "seed": settings.run.seed,
         "rounds": rounds,
         "devices": world.fleet.devices,
+        **({"clients": list(world.clients)} if world.clients else {}),
         "final_accuracy": last.get("accuracy"),
         "best_accuracy": max((r["accuracy"] for r in evaluated if r["accuracy"] is not None), default=None),
         "accuracy_std_over_devices": last.get("accuracy_std"),

@@ -179,6 +179,13 @@ def test_channels_last_become_first_without_changing_a_picture():
     assert dataset.x_test.shape == (4, 3, 8, 8)
 
 
+def test_bytes_are_token_ids_only_where_the_settings_say_so():
+    dataset = read(of_shape((9,), np.uint8))
+    assert dataset.vocabulary() == 0
+    assert dataset.vocabulary("tokens") == int(max(dataset.x_train.max(), dataset.x_test.max())) + 1
+    assert dataset.scaled(dataset.x_train[:2], "tokens").tolist() == dataset.x_train[:2].tolist()
+
+
 def test_a_layout_of_another_number_of_axes_is_refused():
     with pytest.raises(InputError, match=r"x has shape \(20, 8, 8, 3\), but data.layout = 'NTF' has 3 axes"):
         read(of_shape((8, 8, 3)), layout="NTF")
@@ -186,10 +193,10 @@ def test_a_layout_of_another_number_of_axes_is_refused():
 
 def test_whole_numbers_may_be_token_ids_and_negative_ones_are_measurements():
     dataset = read(of_shape((9,), np.int64))
-    assert dataset.vocabulary == max(dataset.x_train.max(), dataset.x_test.max()) + 1
+    assert dataset.vocabulary() == max(dataset.x_train.max(), dataset.x_test.max()) + 1
     assert "token ids" in " ".join(dataset.notes)
     assert dataset.scaled(dataset.x_train[:2], "tokens").tolist() == dataset.x_train[:2].tolist()
-    assert read(of_shape((9,), np.float64)).vocabulary == 0
+    assert read(of_shape((9,), np.float64)).vocabulary("tokens") == 0
     given = of_shape((9,), np.int64)
     given["x"][3, 3] = -1
     assert read(given).x_train.dtype == np.float32

@@ -180,6 +180,15 @@ def test_a_class_without_test_samples_is_named():
 
 OWNERS = np.repeat(np.arange(6), [9, 4, 12, 5, 20, 10]), np.repeat(np.arange(6), [3, 1, 4, 2, 6, 3])
 
+NAMES = ("ann", "bob", "cid", "dan", "eve", "fay")
+
+
+def test_devices_have_the_names_of_their_clients():
+    assert natural(OWNERS, 8, rng(), client_names=NAMES).client_names == (*NAMES, "ann", "bob")
+    drawn = natural(OWNERS, 4, rng(), client_names=NAMES)
+    assert drawn.client_names == tuple(NAMES[client] for client in drawn.client)
+    assert split(TRAIN, TEST, 5, rng(), client_names=NAMES).client_names == ()
+
 
 def test_as_many_devices_as_clients_are_the_clients():
     result = natural(OWNERS, 6, rng())
@@ -208,14 +217,14 @@ def test_of_fewer_clients_each_has_several_devices_that_share_its_samples_and_it
     for device, (train, test) in enumerate(zip(result.train, result.test, strict=True)):
         assert (OWNERS[0][train] == device % 6).all()
         assert (OWNERS[1][test] == device % 6).all()
-    with pytest.raises(InputError, match="client 1 has 4 training samples for 5 devices"):
-        natural(OWNERS, 30, rng())
+    with pytest.raises(InputError, match="client 'bob' has 4 training samples for 5 devices"):
+        natural(OWNERS, 30, rng(), client_names=NAMES)
 
 
 def test_natural_clients_may_be_asked_for_fewer_samples_but_not_for_more():
     assert natural(OWNERS, 6, rng(), np.full(6, 4)).sizes.tolist() == [4] * 6
-    with pytest.raises(InputError, match="device 1 is to have 5 samples, but its client has 4"):
-        natural(OWNERS, 6, rng(), np.full(6, 5))
+    with pytest.raises(InputError, match="device 1 is to have 5 samples, but its client 'bob' has 4"):
+        natural(OWNERS, 6, rng(), np.full(6, 5), NAMES)
 
 
 def test_natural_clients_need_to_be_known():

@@ -54,6 +54,9 @@ def test_a_column_called_label_is_the_target_and_numbers_with_fractions_are_valu
         ("", NAMED, "must have a header"),
         ("a,a\n1,2\n", NAMED, "must have a header with a name for each column, all different"),
         ("y,client\n1,2\n", Reading(), "there is nothing to learn from"),
+        ("a,a ,y\n1,2,0\n", Reading(), "a name for each column, all different"),
+        ("a,label\n1,0\n\n2, \n", Reading(), "line 4 has nothing in column 'label'; fill it, or drop it"),
+        ("a,y,client\n1,0,\n", Reading(), "line 2 has nothing in column 'client'"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path, text, reading, complaint):
@@ -61,6 +64,19 @@ def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path, text, reading,
         load(table(tmp_path, text), reading=reading)
     assert "\n" not in str(error.value)
     assert "own.csv" in str(error.value)
+
+
+@pytest.mark.parametrize("names", [{"target": "client"}, {"target": "x"}, {"client": "y"}, {"client": "x"}])
+def test_one_name_for_two_things_is_refused(names):
+    with pytest.raises(InputError, match=r"data.target = .*, data.client = .*: must differ from each other"):
+        Reading(**names)
+
+
+def test_a_column_of_clients_is_not_the_target_whatever_it_is_called(tmp_path):
+    dataset = load(
+        table(tmp_path, "a,label,target\n" + "1,ann,0\n2,ann,1\n" * 3), reading=Reading(client="label")
+    )
+    assert (dataset.client_names, dataset.classes) == (("ann",), 2)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b'"unclosed\n'])
@@ -102,6 +118,33 @@ def test_tables_may_be_the_files_of_a_folder_too(tmp_path):
     assert load(f"{tmp_path}/").client_names == ("ann", "bob")
 
 
+def test_columns_of_tables_are_joined_by_name(tmp_path):
+    table(tmp_path, "a,b,label\n" + "1,20,0\n1,20,1\n" * 2, "ann.csv")
+    table(tmp_path, "label,b,a\n" + "0,20,1\n1,20,1\n" * 2, "bob.csv")
+    assert (load(f"{tmp_path}/").x_train == [1, 20]).all()
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("a,c,label", "bob.csv has no column 'b', but files before it have one"),
+        ("a,b,c,label", "bob.csv has a column 'c', but files before it have none"),
+    ],
+)
+def test_tables_with_other_columns_are_refused(tmp_path, header, complaint):
+    table(tmp_path, "a,b,label\n1,2,0\n", "ann.csv")
+    table(tmp_path, f"{header}\n{'1,' * header.count(',')}0\n", "bob.csv")
+    with pytest.raises(InputError, match=complaint):
+        load(f"{tmp_path}/")
+
+
+def test_lengths_that_differ_in_files_are_refused_though_they_fit_in_all(tmp_path):
+    np.savez(tmp_path / "ann.npz", x=np.ones((4, 3)), y=[0, 1])
+    np.savez(tmp_path / "bob.npz", x=np.ones((2, 3)), y=[0, 1, 0, 1])
+    with pytest.raises(InputError, match=r"ann.npz has 4 samples in x, but 2 entries in y"):
+        load(f"{tmp_path}/")
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -138,6 +181,14 @@ def test_tables_may_be_the_files_of_a_folder_too(tmp_path):
                 f / "dan.npz", x=np.ones((2, 3)), y=[0, 1], x_test=np.zeros((0, 3)), y_test=np.zeros(0, int)
             ),
             "client 'dan' has no test samples",
+        ),
+        (
+            lambda f: np.savez(f / "dan.npz", x=np.ones((0, 3)), y=[], x_test=np.ones((0, 3)), y_test=[]),
+            "dan.npz has no samples; add some, or remove the file",
+        ),
+        (
+            lambda f: (f / "ann.csv").write_text("a,b,c,label\n1,2,3,0\n4,5,6,1\n"),
+            "ann.npz would be client 'ann', but so is a file before it; rename one",
         ),
     ],
 )

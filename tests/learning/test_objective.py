@@ -14,6 +14,7 @@ from pmafl.errors import InputError
 from pmafl.learning.inputs import Samples
 from pmafl.learning.objective import values as objective_of
 from pmafl.learning.task import LearningTask
+from pmafl.runs.exports import inputs as inputs_of
 from pmafl.settings import load
 
 
@@ -129,6 +130,16 @@ def test_token_ids_reach_an_embedding_as_they_are(monkeypatch):
     for round_index in range(3):
         state = learning.advance(state, range(4), round_index)
     assert learning.evaluate(state).loss < before
+
+
+def test_bytes_are_token_ids_where_the_settings_say_so(monkeypatch):
+    own_network(monkeypatch, embedding)
+    given = tokens()
+    given["x"] = given["x"].astype(np.uint8)
+    learning = task(given, "tokens", learning__model="own:net")
+    assert learning.device_samples(0).x.dtype == torch.int64
+    assert learning.method.model.vocabulary == 11
+    assert inputs_of(learning.dataset, settings(data__inputs="tokens"), tokens=True)["divided_by"] == 1
 
 
 def test_whole_numbers_are_measurements_to_a_network_without_an_embedding():

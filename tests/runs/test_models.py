@@ -167,6 +167,33 @@ def test_an_earlier_round_is_the_one_of_a_shorter_run(tmp_path, tiny):
     assert about["models"][0]["accuracy"] == runs.read_records(tmp_path / "long")[1]["accuracy"]
 
 
+@pytest.fixture
+def of_people(tmp_path, tiny):
+    """The small problem with samples of four people, and three devices."""
+    x = np.random.default_rng(0).normal(size=(80, 5))
+    people = np.repeat(["zoe", "ann", "bob", "cid"], 20)
+    np.savez(tmp_path / "people.npz", x=x, y=np.arange(80) % 2, person=people)
+    own = {"data.dataset": str(tmp_path / "people.npz"), "data.client": "person", "run.rounds": 1}
+    return tiny | own | {"data.partition": "natural", "fleet.devices": 3}
+
+
+@pytest.mark.parametrize("learning", ["full", "none"])
+def test_a_summary_says_whose_the_devices_are(tmp_path, of_people, learning):
+    summary = run(tmp_path / "run", of_people | {"run.learning": learning})
+    names = summary["clients"]
+    assert names == sorted(set(names) & {"ann", "bob", "cid", "zoe"})
+    assert len(names) == 3
+    assert runs.read_summary(tmp_path / "run") == summary
+    if learning == "full":
+        assert invoke(tmp_path / "run", "--device", 1).exit_code == 0
+        about = json.loads((tmp_path / "run" / "export" / "model.json").read_text())
+        assert about["models"][0]["client"] == names[1]
+
+
+def test_where_samples_are_dealt_out_devices_are_nobodys(tmp_path, of_people):
+    assert "clients" not in run(tmp_path / "run", of_people | {"data.partition": "iid"})
+
+
 def test_what_cannot_be_exported_is_refused_in_one_line(tmp_path, tiny):
     run(tmp_path / "run", tiny | {"run.rounds": 2})
     run(tmp_path / "wireless", tiny | {"run.rounds": 2, "run.learning": "none"})
