@@ -32,3 +32,12 @@ def form_of(data: Dataset | Known, inputs: Scaling) -> Form:
             f"least 0 and of an integer type"
         )
     return Form(vocabulary, inputs == "tokens", data.target_std)
+
+
+def check_measurements(model: str, form: Form) -> None:
+    """The paper's networks have no embedding."""
+    if form.tokens:
+        raise InputError(
+            f"data.inputs = 'tokens': learning.model = {model!r} takes measurements, not token ids; use a "
+            f"network with an embedding"
+        )

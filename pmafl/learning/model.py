@@ -20,7 +20,7 @@ from pmafl.errors import InputError
 from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
-from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form, check_measurements
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
 from pmafl.learning.objective import CLASSES, Objective, values
@@ -198,11 +198,7 @@ def build_module(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(rng.integers(2**63)))  # networks are built on the CPU
         if learning.model in ARCHITECTURES:
-            if form.tokens:
-                raise InputError(
-                    f"data.inputs = 'tokens': learning.model = {learning.model!r} takes measurements, not "
-                    f"token ids; use a network with an embedding"
-                )
+            check_measurements(learning.model, form)
             check_options(
                 ARCHITECTURES[learning.model], f"network {learning.model!r}", 2, learning.model_options
             )

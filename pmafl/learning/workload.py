@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pmafl.errors import InputError
 from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
-from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form, check_measurements
 from pmafl.plugins import blaming
 from pmafl.settings import LearningSettings
 
@@ -58,6 +58,7 @@ def workload(
     """
     algorithm = find_algorithm(learning)
     if learning.model in ARCHITECTURES and not (learning.shared or learning.shared_prefix):
+        check_measurements(learning.model, form)
         build = ARCHITECTURES[learning.model]
         architecture = build() if input_shape is None else build(input_shape, classes)
         split = shared_parameters(architecture, learning.shared_layers)

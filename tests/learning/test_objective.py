@@ -16,6 +16,7 @@ from pmafl.learning.objective import values as objective_of
 from pmafl.learning.task import LearningTask
 from pmafl.runs.exports import inputs as inputs_of
 from pmafl.settings import load
+from pmafl.world import build_world
 
 
 def values(samples=120, outputs=1):
@@ -171,3 +172,5 @@ def test_tokens_must_be_whole_numbers_and_need_a_network_for_them():
         task(values(), "tokens")
     with pytest.raises(InputError, match=r"learning.model = 'mlp' takes measurements, not token ids"):
         task(tokens(), "tokens")
+    with pytest.raises(InputError, match=r"learning.model = 'mlp' takes measurements, not token ids"):
+        build_world(settings(data__inputs="tokens", run__learning="none", run__wireless="full"))
