@@ -2,17 +2,20 @@
 
 Each belongs to an extra of its own (tensorboard, wandb, mlflow). The services are told the settings with the
 first round and that the run is over with its last; a run that goes on later is a new one for them, unless
-their own options say otherwise (``id`` and ``resume`` of Weights & Biases).
+their own options say otherwise (``id`` and ``resume`` of Weights & Biases). A service that cannot be used is
+said before a run starts, as far as that can be known without starting one there.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, first_line
 from pmafl.rounds import ERRORS, METRICS, Callback, Record
 from pmafl.world import World
 
@@ -27,6 +30,8 @@ SCALARS = (
 )
 LONGEST_PARAMETER = 500  # characters that MLflow takes in every version
 MOST_PARAMETERS = 100  # that it takes at once
+WANDB = "Weights & Biases cannot be used: {}; log in with wandb login, or set WANDB_MODE=offline"
+MLFLOW = "MLflow cannot be used: {}; MLFLOW_TRACKING_URI must be a server's address or a folder, file:///path"
 
 
 def tensorboard(directory: Path | str) -> Callback:
@@ -55,13 +60,18 @@ def wandb(project: str, **options: Any) -> Callback:
     except ImportError:
         raise InputError("Weights & Biases is not installed; pip install 'pmafl[wandb]'") from None
     started: list[Any] = []
+    mode = options.get("mode") or os.environ.get("WANDB_MODE", "online")
+    if mode == "online" and "settings" not in options:  # which may say otherwise
+        with _in_one_line(WANDB):
+            service.login()
 
     def log(world: World, record: Record) -> None:
-        if not started:
-            started.append(service.init(project=project, config=world.settings.model_dump(), **options))
-        started[0].log(_scalars(record), step=record.round)
-        if _is_last(world, record):
-            started.pop().finish()
+        with _in_one_line(WANDB):
+            if not started:
+                started.append(service.init(project=project, config=world.settings.model_dump(), **options))
+            started[0].log(_scalars(record), step=record.round)
+            if _is_last(world, record):
+                started.pop().finish()
 
     return log
 
@@ -77,7 +87,9 @@ def mlflow(experiment: str, tracking_uri: str | None = None, name: str | None = 
         from mlflow.entities import Metric, Param
     except ImportError:
         raise InputError("MLflow is not installed; pip install 'pmafl[mlflow]'") from None
-    client = MlflowClient(tracking_uri)
+    with _in_one_line(MLFLOW):
+        client = MlflowClient(tracking_uri)
+        client.get_experiment_by_name(experiment)
     started: list[str] = []
 
     def start(world: World) -> str:
@@ -92,15 +104,25 @@ def mlflow(experiment: str, tracking_uri: str | None = None, name: str | None = 
         return run
 
     def log(world: World, record: Record) -> None:
-        if not started:
-            started.append(start(world))
         now_ms = time.time_ns() // 1_000_000
         metrics = [Metric(key, value, now_ms, record.round) for key, value in _scalars(record).items()]
-        client.log_batch(started[0], metrics=metrics)
-        if _is_last(world, record):
-            client.set_terminated(started.pop())
+        with _in_one_line(MLFLOW):
+            if not started:
+                started.append(start(world))
+            client.log_batch(started[0], metrics=metrics)
+            if _is_last(world, record):
+                client.set_terminated(started.pop())
 
     return log
+
+
+@contextmanager
+def _in_one_line(words: str) -> Iterator[None]:
+    """Whatever a service raises, as one line; its packages share no kind of error."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(words.format(first_line(error)[:200].rstrip("."))) from error
 
 
 def _scalars(record: Record) -> dict[str, float]:

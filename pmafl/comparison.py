@@ -29,7 +29,7 @@ from pmafl import budgets, runs
 from pmafl.checks import check as check_settings
 from pmafl.errors import InputError, NoAnswer
 from pmafl.paths import INPUTS
-from pmafl.settings import Settings, load, parse_assignment
+from pmafl.settings import OPTIONS, Settings, load, parse_assignment
 from pmafl.workers import WORKER_ENVIRONMENT, WorkerDied, connect, cores, run_tasks
 
 METRICS = {
@@ -48,14 +48,6 @@ SMALL = 1e-3  # numbers below are written with an exponent where they need one
 GRID = "comparison.json"  # which runs a comparison has
 INDEX = "runs.csv"  # the same for people
 
-# Settings that name a thing with options of its own, and where these stand.
-OPTIONS = {
-    "policy.name": "policy.options",
-    "learning.algorithm": "learning.options",
-    "learning.upload": "learning.upload_options",
-    "learning.model": "learning.model_options",
-    "cell.channel": "cell.options",
-}
 SHORT_NAMES = {"policy.name": "policy", "learning.algorithm": "algorithm"}
 
 Array = NDArray[np.float64]
@@ -106,8 +98,8 @@ def label(variation: Variation) -> str:
 def with_options(key: str, value: Any) -> dict[str, Any]:
     """The settings that a value of a varied key stands for.
 
-    Names may have options: ``uniform:count=5``, ``package.module:name:key=value:key=value``. A name alone
-    leaves the options of the settings as they are.
+    Names may have options: ``uniform:count=5``, ``package.module:name:key=value:key=value``. A name alone has
+    the options of the settings where they are its own (`pmafl.settings.load`).
 
     >>> with_options("policy.name", "uniform:count=5")
     {'policy.name': 'uniform', 'policy.options': {'count': 5}}

@@ -39,7 +39,7 @@ def is_path(dataset: str) -> bool:
 def origins_of(tree: Mapping[str, Any], folder: Path) -> Origins:
     """The settings that a tree in `folder` has and that may name files."""
     keys = {*PATHS, *PLUGINS, FOLDERS}
-    return {key: folder for key in keys if _get(tree, key) is not None}
+    return {key: folder for key in keys if get(tree, key) is not None}
 
 
 def origins_of_overrides(overrides: Iterable[str]) -> Origins:
@@ -54,17 +54,17 @@ def make_absolute(tree: Mapping[str, Any], origins: Origins) -> None:
     Values of a wrong type are left for the validation to name.
     """
     for key in PATHS:
-        if isinstance(value := _get(tree, key), str) and value:
+        if isinstance(value := get(tree, key), str) and value:
             _set(tree, key, absolute(origins.get(key, Path()), value))
-    dataset = _get(tree, DATASET)
-    if isinstance(dataset, str) and is_path(dataset) and not _get(tree, "data.directory"):
+    dataset = get(tree, DATASET)
+    if isinstance(dataset, str) and is_path(dataset) and not get(tree, "data.directory"):
         _set(tree, DATASET, absolute(origins.get(DATASET, Path()), dataset))
-    named = _get(tree, FOLDERS) or []
+    named = get(tree, FOLDERS) or []
     if not isinstance(named, list | tuple) or not all(isinstance(folder, str) for folder in named):
         return
     folders = [absolute(origins.get(FOLDERS, Path()), folder) for folder in named]
     for key in PLUGINS:
-        value = _get(tree, key)
+        value = get(tree, key)
         if isinstance(value, str) and ":" in value and not (key == DATASET and is_path(value)):
             places = [*folders, absolute(origins.get(key, Path()), ""), absolute(Path(), "")]
             found = next((place for place in places if _holds(place, value.partition(":")[0])), None)
@@ -91,7 +91,8 @@ def _holds(folder: str, module: str) -> bool:
     return any(os.path.isfile(start + suffix) for start in starts for suffix in all_suffixes())
 
 
-def _get(tree: Mapping[str, Any], key: str) -> Any:
+def get(tree: Mapping[str, Any], key: str) -> Any:
+    """The value of a dotted key; None where it is not there."""
     section, _, name = key.partition(".")
     table = tree.get(section)
     return table.get(name) if isinstance(table, Mapping) else None

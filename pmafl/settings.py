@@ -32,11 +32,19 @@ from pydantic import (
 
 from pmafl.brief import summary
 from pmafl.errors import InputError
-from pmafl.paths import Origins, make_absolute, origins_of, origins_of_overrides
+from pmafl.paths import Origins, get, make_absolute, origins_of, origins_of_overrides
 
 PRESETS = ("mnist", "cifar10", "watch", "tracker", "sensor", "phone")
 DAY_S = 86_400.0
 MOST_BITS = 14_000  # of a whole number; from 4,300 digits on Python does not print them
+# Settings that name a thing with options of its own, and where these stand.
+OPTIONS = {
+    "policy.name": "policy.options",
+    "learning.algorithm": "learning.options",
+    "learning.upload": "learning.upload_options",
+    "learning.model": "learning.model_options",
+    "cell.channel": "cell.options",
+}
 TOO_MANY_DIGITS = "has a whole number of thousands of digits; write a large one as 1e300"
 
 
@@ -502,6 +510,9 @@ def _toml_key(key: str) -> str:
 def load(source: str | Path = "mnist", overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a preset's name, a TOML file or ``-`` (standard input), then overrides by dotted key.
 
+    Options go with the name that they were given to: another policy, algorithm, upload, network or channel
+    starts without those of the one before.
+
     Relative paths start at the folder of the file that has them, those of overrides and of standard input at
     the working directory; they become absolute.
 
@@ -620,7 +631,7 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
 def _resolve(
     tree: dict[str, Any], where: str, folder: Path, seen: tuple[str, ...]
 ) -> tuple[dict[str, Any], Origins]:
-    """Lay a tree over what it extends. Keys of a section replace each other whole."""
+    """Lay a tree over what it extends. Keys of a section replace each other whole; options go with names."""
     base = tree.pop("extends", None)
     own = origins_of(tree, folder)
     if base is None:
@@ -632,13 +643,27 @@ def _resolve(
     if base in seen:
         raise InputError(f"{where}: extends goes round in a circle: {' -> '.join((*seen, base))}")
     merged, origins = _read(base, (*seen, base))
+    _drop_options_of_others(merged, {key: get(tree, key) for key in OPTIONS if get(tree, key) is not None})
     for name, section in tree.items():
         both_tables = isinstance(section, dict) and isinstance(merged.get(name), dict)
         merged[name] = {**merged[name], **section} if both_tables else section
     return merged, origins | own
 
 
+def _drop_options_of_others(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    """Forget the options of each thing that a change names another one in place of."""
+    for key in OPTIONS.keys() & changes.keys():
+        section, _, name = key.partition(".")
+        fields: Any = Settings.model_fields[section].annotation
+        table = tree.get(section)
+        if isinstance(table, dict):
+            named = table.get(name, fields.model_fields[name].default)
+            if not (isinstance(named, str) and isinstance(changes[key], str) and named == changes[key]):
+                table.pop(OPTIONS[key].partition(".")[2], None)
+
+
 def _with_overrides(tree: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    _drop_options_of_others(tree, overrides)
     for key, value in overrides.items():
         if not isinstance(key, str):
             raise InputError(f"{_shorten(key)} is not a setting; they have names, such as cell.bandwidth_hz")
@@ -664,6 +689,8 @@ def _first_line(error: ValidationError) -> str:
     rule = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if first["type"] == "model_type":
         rule = "must be a table of settings"
+    elif first["type"] == "tuple_type":
+        rule = f"must be a list of {LISTS.get(key, 'values')}"
     elif first["type"] == "float_type":
         rule = f"must be a number{_unit(key)}"
     if isinstance(first["input"], Mapping) and first["type"] == "value_error" and key.count(".") < 1:
@@ -677,6 +704,7 @@ RENAMED = {
     "learning.proximal_weight": "learning.options.proximal_weight",
     "learning.fedrep_work": "learning.options.work",
 }
+LISTS = {"learning.shared": 'patterns, for example ["layer1.*", "!*.bn*"]', "run.plugin_path": "folders"}
 UNITS = {"hz": "hertz", "s": "seconds", "m": "metres", "w": "watts", "j": "joules", "db": "decibels"}
 
 

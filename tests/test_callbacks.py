@@ -3,10 +3,14 @@
 import builtins
 import math
 import struct
+import sys
+import types
 
 import pytest
+from typer.testing import CliRunner
 
 from pmafl import callbacks, runs
+from pmafl.cli import app
 from pmafl.errors import InputError
 from pmafl.rounds import simulate
 from pmafl.settings import load
@@ -105,6 +109,66 @@ def test_a_service_that_is_not_installed_is_said_at_once(monkeypatch, log_to, pa
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=rf"{name} is not installed; pip install 'pmafl\[{package}\]'"):
         log_to("cells")
+
+
+class Refused(Exception):
+    """As the services raise them, over several lines."""
+
+    def __init__(self, *of):
+        super().__init__("\x1b[91mno key\x1b[0m configured\nsecond line")
+
+
+def refuse(*args, **options):
+    raise Refused
+
+
+def stand_in(monkeypatch, package, **members):
+    """A module in the place of a service's, which need not be installed."""
+    module = types.ModuleType(package)
+    for name, member in members.items():
+        setattr(module, name, member)
+    monkeypatch.setitem(sys.modules, package, module)
+
+
+def stand_in_mlflow(monkeypatch, client):
+    stand_in(monkeypatch, "mlflow", MlflowClient=client)
+    stand_in(monkeypatch, "mlflow.entities", Metric=lambda *of: of, Param=lambda *of: of)
+
+
+ARGUMENTS = ["run", "mnist", "--policy", "uniform", "--set", "policy.options.count=2", "--rounds", "1"]
+WIRELESS = ["--set", "run.learning=none", "--set", "fleet.samples=60"]
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--wandb", "Weights & Biases cannot be used: no key configured; log in with wandb login"),
+        ("--mlflow", "MLflow cannot be used: no key configured; MLFLOW_TRACKING_URI must be"),
+    ],
+)
+def test_a_service_that_refuses_is_one_line_and_leaves_no_directory(monkeypatch, tmp_path, option, says):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    stand_in(monkeypatch, "wandb", login=refuse)
+    stand_in_mlflow(monkeypatch, refuse)
+    result = CliRunner().invoke(app, [*ARGUMENTS, *WIRELESS, option, "cells", "--out", str(tmp_path / "run")])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(says)
+    assert "\n" not in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_mlflow_server_that_nobody_reaches_is_said_before_the_run(monkeypatch):
+    stand_in_mlflow(monkeypatch, lambda uri: types.SimpleNamespace(get_experiment_by_name=refuse))
+    with pytest.raises(InputError, match="MLflow cannot be used: no key configured"):
+        callbacks.mlflow("cells", "http://nowhere")
+
+
+def test_a_service_that_fails_in_a_run_is_one_line(monkeypatch, tiny):
+    monkeypatch.setenv("WANDB_MODE", "offline")  # nobody is asked to log in
+    stand_in(monkeypatch, "wandb", login=refuse, init=refuse)
+    log = callbacks.wandb("cells")
+    with pytest.raises(InputError, match=r"Biases cannot be used: no key configured; .*WANDB_MODE=offline$"):
+        list(simulate(load("mnist", tiny | {"run.learning": "none", "run.rounds": 1}), [log]))
 
 
 def test_only_what_was_measured_is_logged(tiny):

@@ -88,6 +88,8 @@ def test_a_spread_can_be_a_number_a_list_or_a_distribution():
         ({"cell__min_distance_m": 400.0}, ["min_distance_m = 400", "side_m = 500"]),
         ({"run__learning": "none", "run__wireless": "none"}, ["learning", "wireless", "nothing would run"]),
         ({"cell": 3}, ["cell = 3", "table"]),
+        ({"learning__shared": "a.*"}, ["learning.shared = 'a.*': must be a list of patterns"]),
+        ({"run__plugin_path": "mine"}, ["run.plugin_path = 'mine': must be a list of folders"]),
         ({"weather": "rain"}, ["weather", "cell, fleet, data"]),
         ({"cell__deadline_s__x": 1}, ["cell.deadline_s.x", "not a table"]),
     ],
@@ -96,6 +98,47 @@ def test_a_wrong_setting_gives_one_line_with_key_value_and_what_is_allowed(overr
     line = message(**overrides)
     for part in parts:
         assert part in line
+
+
+OPTIONS_AND_OTHERS = [
+    ("policy.name", "policy.options", "dual"),
+    ("learning.algorithm", "learning.options", "fedavg"),
+    ("learning.upload", "learning.upload_options", "sign"),
+    ("learning.model", "learning.model_options", "own:network"),
+    ("cell.channel", "cell.options", "none"),
+]
+
+
+def section_and_key(dotted):
+    section, _, key = dotted.partition(".")
+    return section, key
+
+
+def value_of(tree, dotted):
+    section, key = section_and_key(dotted)
+    return getattr(getattr(tree, section), key)
+
+
+@pytest.mark.parametrize(("name", "options", "other"), OPTIONS_AND_OTHERS)
+def test_options_go_with_the_name_that_they_were_given_to(tmp_path, name, options, other):
+    own = value_of(load("mnist"), name)
+    (section, key), place = section_and_key(options), tmp_path / "own.toml"
+    place.write_text(f'extends = "mnist"\n[{section}]\n{key} = {{a = 1, b = 2}}\n')
+    assert value_of(load(place), options) == {"a": 1, "b": 2}
+    assert value_of(load(place, {name: own}), options) == {"a": 1, "b": 2}
+    assert value_of(load(place, {name: other}), options) == {}
+    assert value_of(load(place, {f"{options}.c": 3, name: other}), options) == {"c": 3}
+    assert value_of(load(place, {name: other, options: {"a": 4}}), options) == {"a": 4}
+    above = tmp_path / "above.toml"
+    above.write_text(f'extends = "own.toml"\n[{section}]\n{section_and_key(name)[1]} = "{other}"\n')
+    assert value_of(load(above), options) == {}
+    assert value_of(load(above, {options: {"c": 3}}), options) == {"c": 3}
+
+
+def test_a_network_of_ones_own_on_the_watch_does_not_get_the_presets_width():
+    assert load("watch").learning.model_options == {"width": 16}
+    assert load("watch", {"learning.model": "own:network"}).learning.model_options == {}
+    assert load("watch", {"policy.name": "dual"}).learning.model_options == {"width": 16}
 
 
 def test_a_missing_key_says_how_to_get_it():

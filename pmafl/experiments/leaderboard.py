@@ -132,7 +132,7 @@ def plan(
         )
     base = load(source, overrides)
     _check(base)
-    chosen = {**overrides, **_policy(base, policy), "learning.options": {}}
+    chosen = {**overrides, **_policy(base, policy)}
     own = in_words(base.learning.algorithm, base.learning.options)
     methods = [own if method == base.learning.algorithm else method for method in methods]
     chosen.setdefault("run.evaluate_every", max(1, base.run.rounds // EVALUATIONS))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, first_line
 from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, members
@@ -247,7 +247,7 @@ def _user_module(
     try:
         module = build(input_shape, classes, **learning.model_options)
     except Exception as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         raise InputError(f"{setting}: calling it with ({input_shape}, {classes}) failed: {reason}") from error
     if isinstance(module, Architecture):
         module = as_module(module)
@@ -264,7 +264,7 @@ def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int
             scores: object = module(samples)
     except Exception as error:
         ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
-        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {_first_line(error)}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {first_line(error)}"
         raise InputError(f"{setting}: does not take {reason}") from error
     if not isinstance(scores, Tensor):
         kind = type(scores).__name__
@@ -274,10 +274,6 @@ def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int
     for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:
             raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _changing_buffers(module: nn.Module, samples: Tensor) -> set[str]:

@@ -3,7 +3,8 @@
 Counted are the products of matrices, convolutions and attention, as the paper does; biases, activations,
 normalisation, pooling and table look-ups are not. One sample goes through the network and every operation
 that torch really carries out is looked at, with fused kernels (of recurrent layers, of attention) switched
-off. An operation that is neither counted nor known to need no products is an error, never a zero.
+off. An operation that is neither counted nor known to need no products is an error, never a zero; so is a
+way out of torch, into numpy.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pmafl.errors import InputError
 
 SETTING = "learning.operations_per_sample"
+MODULE = "pmafl module"  # where a node of the gradient's graph says which module it belongs to
+REAL_PRODUCTS = 4  # in a product of two complex numbers
 
 
 def forward_operations(module: nn.Module, sample: Tensor, name: str) -> int:
@@ -31,11 +37,22 @@ def forward_operations(module: nn.Module, sample: Tensor, name: str) -> int:
 
 
 def training_operations(module: nn.Module, sample: Tensor, name: str) -> int:
-    """Multiply-adds of a forward pass and of the gradient of all parameters that want one."""
+    """Multiply-adds of a forward pass and of the gradient of all parameters that want one and are used."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
     def step() -> None:
-        torch.autograd.grad(module(sample).sum(), trained, allow_unused=True)
+        outputs = module(sample)
+        if outputs.requires_grad:  # else no trained parameter had a part in it
+            # What `torch.autograd.grad` calls; in that itself `_InTorch` would see nothing.
+            _engine_run_backward(
+                (outputs,),
+                (torch.ones_like(outputs),),
+                False,
+                False,
+                tuple(trained),
+                allow_unreachable=True,
+                accumulate_grad=False,
+            )
 
     with torch.enable_grad():
         return _count(module, name, step)
@@ -46,7 +63,7 @@ def _count(module: nn.Module, name: str, run: Callable[[], object]) -> int:
     module.eval()
     counter = _Counter(module, name)
     try:
-        with torch.random.fork_rng(devices=[]), _unfused(), counter.watching(), counter:
+        with torch.random.fork_rng(devices=[]), _unfused(), counter.watching(), counter, _InTorch(counter):
             run()
     finally:
         for member in was_training:
@@ -74,17 +91,24 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = operation(*args, **(kwargs or {}))
         multiply_adds = _multiply_adds(operation, args, result)
         if multiply_adds is None:
-            raise InputError(
-                f"learning.model = {self._name!r}: {operation} in {self._where()} cannot be counted; set "
-                f"{SETTING} to the multiply-adds of the whole network"
-            )
+            raise self.cannot_count(str(operation))
         self.total += multiply_adds
         return result
 
+    def cannot_count(self, what: str) -> InputError:
+        return InputError(
+            f"learning.model = {self._name!r}: {what} in {self._where()} cannot be counted; set "
+            f"{SETTING} to the multiply-adds of the whole network"
+        )
+
     def _where(self) -> str:
-        if not self._inside:
-            return "its gradient"
-        member = self._inside[-1]
+        if self._inside:
+            return self._words(self._inside[-1])
+        node = torch._C._current_autograd_node()
+        place = _notes(node).get(MODULE) if node is not None else None
+        return f"the gradient of {place}" if place else "its gradient"
+
+    def _words(self, member: nn.Module) -> str:
         key = self._names.get(id(member), "")
         return f"module {key!r} ({type(member).__name__})" if key else f"{type(member).__name__}"
 
@@ -97,6 +121,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         def leave(member: nn.Module, args: Any, result: Any) -> None:
             self._inside.pop()
+            _mark_gradient(result, self._words(member))
 
         handles = (
             hooks.register_module_forward_pre_hook(enter),
@@ -107,6 +132,39 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _mark_gradient(result: Any, words: str) -> None:
+    """Note in the graph that derives a module's result whose it is; the parts of inner modules are marked."""
+    nodes = [value.grad_fn for value in tree_leaves(result) if isinstance(value, Tensor)]
+    while nodes:
+        node = nodes.pop()
+        if node is not None and MODULE not in _notes(node):
+            _notes(node)[MODULE] = words
+            nodes += [before for before, _ in node.next_functions]
+
+
+def _notes(node: Any) -> dict[str, str]:
+    notes: dict[str, str] = node.metadata
+    return notes
+
+
+class _InTorch(TorchFunctionMode):
+    """Refuses to hand a tensor to numpy, where nobody sees what is computed with it."""
+
+    def __init__(self, counter: _Counter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function in WAYS_OUT:
+            raise self._counter.cannot_count("what is computed in numpy")
+        return function(*args, **(kwargs or {}))
+
+
+WAYS_OUT = (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)
 
 
 @contextmanager
@@ -128,7 +186,8 @@ def _multiply_adds(operation: Any, args: tuple[Any, ...], result: Any) -> int | 
     space, _, name = operation.name().partition("::")
     name = name.partition(".")[0]
     if space == "aten" and (products := PRODUCTS.get(name.rstrip("_"))):
-        return products(args, result)
+        is_complex = any(isinstance(value, Tensor) and value.is_complex() for value in args)
+        return products(args, result) * (REAL_PRODUCTS if is_complex else 1)
     tags = set(operation.tags)
     if tags & FREE_TAGS or operation.is_view or (space == "aten" and _is_free(name)):
         return 0
@@ -137,7 +196,14 @@ def _multiply_adds(operation: Any, args: tuple[Any, ...], result: Any) -> int | 
 
 def _is_free(name: str) -> bool:
     plain = name.strip("_").removesuffix("_backward").removesuffix("_backward_data")
-    return plain in FREE or plain.startswith(FREE_FAMILIES)
+    return plain in FREE or plain.startswith(FREE_FAMILIES) or _is_pointwise(plain)
+
+
+def _is_pointwise(name: str) -> bool:
+    """Whether an operation works value by value; its change in place and its gradient do not say so."""
+    family = getattr(torch.ops.aten, name, None)
+    members = [getattr(family, member) for member in family.overloads()] if family else []
+    return any(torch.Tag.pointwise in member.tags for member in members)
 
 
 def _matrices(left: int, right: int) -> Callable[[tuple[Any, ...], Any], int]:
@@ -148,6 +214,39 @@ def _matrices(left: int, right: int) -> Callable[[tuple[Any, ...], Any], int]:
         return int(one.numel() * (other.shape[-1] if other.dim() > 1 else 1))
 
     return count
+
+
+def _spread(*places: int) -> Callable[[tuple[Any, ...], Any], int]:
+    """Of operands that are multiplied value by value, in these places of the arguments.
+
+    Where the result has more values than both, each value of one meets several of the other: a product of
+    matrices, once it is summed. Values that are repeated without a copy are one.
+    """
+
+    def count(args: tuple[Any, ...], result: Any) -> int:
+        shapes = [_distinct(args[place]) for place in places]
+        products = prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+        return products if products > max(map(prod, shapes)) else 0
+
+    return count
+
+
+def _distinct(operand: Any) -> list[int]:
+    """The shape of an operand without repetition."""
+    if not isinstance(operand, Tensor):
+        return [1]
+    if operand.layout is not torch.strided:
+        return list(operand.shape)
+    return [size if step else 1 for size, step in zip(operand.shape, operand.stride(), strict=True)]
+
+
+def _outer(args: tuple[Any, ...], result: Any) -> int:
+    return int(result.numel())
+
+
+def _affine_grid(args: tuple[Any, ...], result: Any) -> int:
+    """Each place of a grid, with a one behind it, by a matrix."""
+    return int(result.numel() * args[0].shape[-1])
 
 
 def _linear(args: tuple[Any, ...], result: Any) -> int:
@@ -187,6 +286,10 @@ PRODUCTS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
     "baddbmm": _matrices(1, 2),
     "addbmm": _matrices(1, 2),
     "addmv": _matrices(1, 2),
+    "addr": _outer,
+    "mul": _spread(0, 1),
+    "addcmul": _spread(1, 2),
+    "affine_grid_generator": _affine_grid,
     "linear": _linear,
     "_trilinear": _trilinear,
     "convolution": _convolution,
@@ -203,10 +306,12 @@ NEW = """
 zeros ones full empty empty_strided empty_permuted arange linspace logspace range eye scalar_tensor
 tril_indices triu_indices zeros_like ones_like full_like empty_like lift_fresh lift_fresh_copy fill zero
 rand rand_like randn randn_like randint randint_like randperm bernoulli exponential geometric multinomial
-normal poisson random uniform
+normal normal_functional log_normal cauchy poisson random uniform hann_window hamming_window
+blackman_window bartlett_window kaiser_window
 """
 # The same values elsewhere.
 MOVED = """
+rot90 block_diag complex as_strided_scatter sparse_coo_tensor_with_dims_and_tensors
 clone copy to_copy cat stack gather take put where roll flip repeat repeat_interleave constant_pad_nd tril
 triu diag_embed diagonal_scatter select_scatter slice_scatter slice select diagonal unfold im2col col2im
 pixel_shuffle pixel_unshuffle channel_shuffle unsafe_view reshape_alias unsafe_split
@@ -220,16 +325,16 @@ all amax amin aminmax any argmax argmin max mean min norm prod std std_mean sum 
 linalg_vector_norm count_nonzero softmax log_softmax safe_softmax masked_softmax cumsum cumprod cummax
 cummin logcumsumexp segment_reduce weight_norm_interface renorm batch_norm_impl_index
 batch_norm_with_update batch_norm_no_update batch_norm_with_update_functional fused_rms_norm
-cudnn_batch_norm miopen_batch_norm
+cudnn_batch_norm miopen_batch_norm nansum trace
 """
 # Activations, and gates of recurrent cells, whose products are apart.
 SQUASHED = """
 glu prelu prelu_kernel rrelu_with_noise rrelu_with_noise_functional native_dropout thnn_fused_lstm_cell
-thnn_fused_gru_cell
+thnn_fused_gru_cell hardswish log_sigmoid_forward log_sigmoid floor_divide polar linalg_cross
 """
 # Questions about values.
 ASKED = """
-local_scalar_dense equal is_nonzero assert_async assert_scalar assert_tensor_metadata isin
+promote_types local_scalar_dense equal is_nonzero assert_async assert_scalar assert_tensor_metadata isin
 """
 FREE = frozenset(" ".join((NEW, MOVED, SUMMED, SQUASHED, ASKED)).split())
 FREE_FAMILIES = (
@@ -238,6 +343,7 @@ FREE_FAMILIES = (
     "avg_pool",
     "embedding",
     "fractional_max_pool",
+    "grid_sampler_",
     "index",
     "max_pool",
     "max_unpool",

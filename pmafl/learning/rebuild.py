@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, first_line
 from pmafl.learning import networks
 from pmafl.learning.architecture import Architecture, find_network
 from pmafl.learning.method import Method
@@ -77,7 +77,7 @@ def as_onnx(module: nn.Module, method: Method) -> bytes:
                 verbose=False,
             )
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = first_line(_first_cause(error))  # the others tell how to report it to torch's developers
         raise InputError(
             f"learning.model = {method.model.name!r}: torch cannot write it as ONNX: {reason:.200}"
         ) from error
@@ -86,3 +86,9 @@ def as_onnx(module: nn.Module, method: Method) -> bytes:
     assert program is not None, "without a file to write, it is returned"
     content: bytes = program.model_proto.SerializeToString()
     return content
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

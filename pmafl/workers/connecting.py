@@ -8,7 +8,7 @@ import re
 import socket
 from typing import Any
 
-from pmafl.errors import InputError
+from pmafl.errors import InputError, first_line
 
 # What each process on a cluster needs: one thread, and no thread that spins while it waits.
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -37,9 +37,8 @@ def connect(address: str | None) -> tuple[Any, bool]:
             runtime_env={"env_vars": WORKER_ENVIRONMENT},
         )
     except Exception as error:  # of all kinds
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         where = f"--address {address}: cannot be connected to" if address else "Ray cannot be started here"
-        raise InputError(f"{where} ({reason})") from error
+        raise InputError(f"{where} ({first_line(error)})") from error
     return ray, True
 
 

@@ -1,8 +1,12 @@
 """Multiply-adds against counts by hand: biases, activations, normalisation and pooling count nothing."""
 
+from math import prod
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from pmafl.errors import InputError
 from pmafl.learning.architecture import cnn, mlp
@@ -165,6 +169,193 @@ class Spectrum(nn.Module):
         return torch.fft.rfft(x).abs()
 
 
+class Function(nn.Module):
+    """A function as a module, with modules that it may use."""
+
+    def __init__(self, function, *members):
+        super().__init__()
+        self.function, self.members = function, nn.ModuleList(members)
+        self.weights = nn.Parameter(torch.ones(16, 8))
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def spread_product(module, x):
+    return (x[..., None] * module.weights).sum(2)
+
+
+def test_a_product_by_broadcasting_counts_as_the_product_of_matrices_that_it_is():
+    by_matrices = Function(lambda module, x: x @ module.weights)
+    assert forward(Function(spread_product), 20, 16) == forward(by_matrices, 20, 16) == 20 * 16 * 8
+    assert training(Function(spread_product), 20, 16) == training(by_matrices, 20, 16) == 2 * 20 * 16 * 8
+    expanded = Function(lambda m, x: (x[..., None].expand(1, 20, 16, 8) * m.weights).sum(2))
+    assert forward(expanded, 20, 16) == 20 * 16 * 8
+    outer = Function(lambda m, x: torch.addcmul(m.weights, x[0, 0][:, None], m.weights[:1]))
+    assert forward(outer, 20, 16) == 16 * 8
+
+
+def test_scaling_and_gates_cost_nothing():
+    scaled = Function(lambda m, x: (x * m.weights[:, 0] * 3 * x.mean(1, keepdim=True)) @ m.weights)
+    assert forward(scaled, 20, 16) == 20 * 16 * 8
+    pooled = Function(lambda m, x: ((x @ m.weights) * torch.ones(8)).sum(1))  # its gradient is repeated
+    assert training(pooled, 20, 16) == 2 * 20 * 16 * 8
+
+
+def test_a_complex_product_takes_four_real_ones():
+    spectral = Function(lambda m, x: (x.to(torch.complex64) @ m.weights.to(torch.complex64)).abs())
+    assert forward(spectral, 20, 16) == 4 * 20 * 16 * 8
+    assert training(spectral, 20, 16) == 2 * 4 * 20 * 16 * 8
+
+
+class InNumpy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weights):
+        ctx.save_for_backward(x, weights)
+        return torch.from_numpy(x.detach().numpy() @ weights.detach().numpy())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weights = ctx.saved_tensors
+        return gradient @ weights.t(), (x.transpose(1, 2) @ gradient).sum(0)
+
+
+class GradientInNumpy(InNumpy):
+    @staticmethod
+    def forward(ctx, x, weights):
+        ctx.save_for_backward(x, weights)
+        return x @ weights
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weights = ctx.saved_tensors
+        back = np.asarray(gradient) @ weights.detach().numpy().T
+        return torch.from_numpy(back), (x.transpose(1, 2) @ gradient).sum(0)
+
+
+def test_what_is_computed_in_numpy_is_an_error_not_a_small_number():
+    module = nn.Sequential(Function(lambda m, x: InNumpy.apply(x, m.weights)), nn.Linear(8, 2))
+    with pytest.raises(InputError, match=r"in numpy in module '0' \(Function\) .*; set learning\.operations"):
+        forward(module, 20, 16)
+    array = Function(lambda m, x: x @ torch.as_tensor(np.asarray(m.weights.detach())))
+    with pytest.raises(InputError, match=r"in numpy in Function cannot be counted"):
+        forward(array, 20, 16)
+    trained = nn.Sequential(Function(lambda m, x: GradientInNumpy.apply(x, m.weights)), nn.Linear(8, 2))
+    assert forward(trained, 20, 16) == 20 * 16 * 8 + 20 * 8 * 2
+    with pytest.raises(InputError, match=r"in numpy in the gradient of module '0' \(Function\)"):
+        training(trained, 20, 16)
+
+
+STEPS = (16, 20)  # sixteen channels, twenty steps
+PICTURE = (16, 8, 8)
+BLOCK = (16, 4, 4, 4)
+ACTIVATIONS = [
+    nn.CELU(), nn.ELU(), nn.GELU(), nn.GELU("tanh"), nn.GLU(), nn.Hardshrink(), nn.Hardsigmoid(),
+    nn.Hardswish(), nn.Hardswish(inplace=True), nn.Hardtanh(), nn.LeakyReLU(), nn.LogSigmoid(),
+    nn.LogSoftmax(1), nn.Mish(), nn.Mish(inplace=True), nn.PReLU(16), nn.RReLU(), nn.ReLU(),
+    nn.ReLU(inplace=True), nn.ReLU6(), nn.ReLU6(inplace=True), nn.SELU(), nn.SiLU(), nn.Sigmoid(),
+    nn.Softmax(1), nn.Softmin(1), nn.Softplus(), nn.Softshrink(), nn.Softsign(), nn.Tanh(), nn.Tanhshrink(),
+    nn.Threshold(0.1, 2.0), nn.Dropout(), nn.AlphaDropout(), nn.FeatureAlphaDropout(), nn.Dropout1d(),
+    nn.Identity(), nn.Flatten(),
+]  # fmt: skip
+OF_STEPS = [
+    nn.BatchNorm1d(16), nn.BatchNorm1d(16, track_running_stats=False), nn.InstanceNorm1d(16, affine=True),
+    nn.GroupNorm(4, 16), nn.LayerNorm(20), nn.RMSNorm(20), nn.LocalResponseNorm(2), nn.AvgPool1d(2),
+    nn.MaxPool1d(2), nn.LPPool1d(2, 2), nn.AdaptiveAvgPool1d(3), nn.AdaptiveMaxPool1d(3),
+    nn.ReflectionPad1d(2), nn.ReplicationPad1d(2), nn.ZeroPad1d(2), nn.ConstantPad1d(2, 1.0),
+    nn.CircularPad1d(2), nn.Upsample(scale_factor=2), nn.Upsample(scale_factor=2, mode="linear"),
+    nn.Unflatten(1, (4, 4)),
+]  # fmt: skip
+OF_PICTURES = [
+    nn.BatchNorm2d(16), nn.InstanceNorm2d(16, affine=True), nn.GroupNorm(4, 16), nn.AvgPool2d(2),
+    nn.MaxPool2d(2), nn.LPPool2d(2, 2), nn.FractionalMaxPool2d(2, output_size=3), nn.AdaptiveAvgPool2d(3),
+    nn.AdaptiveMaxPool2d(3), nn.ReflectionPad2d(2), nn.ReplicationPad2d(2), nn.ZeroPad2d(2),
+    nn.CircularPad2d(2), nn.Upsample(scale_factor=2), nn.Upsample(scale_factor=2, mode="bilinear"),
+    nn.Upsample(scale_factor=2, mode="bicubic"), nn.PixelShuffle(2), nn.PixelUnshuffle(2),
+    nn.ChannelShuffle(4), nn.Softmax2d(), nn.Dropout2d(), nn.Unfold(2),
+]  # fmt: skip
+OF_BLOCKS = [
+    nn.BatchNorm3d(16), nn.InstanceNorm3d(16, affine=True), nn.AvgPool3d(2), nn.MaxPool3d(2),
+    nn.AdaptiveAvgPool3d(2), nn.AdaptiveMaxPool3d(2), nn.FractionalMaxPool3d(2, output_size=2),
+    nn.ReflectionPad3d(1), nn.ReplicationPad3d(1), nn.ZeroPad3d(1),
+    nn.Upsample(scale_factor=2, mode="trilinear"), nn.Dropout3d(),
+]  # fmt: skip
+FUNCTIONS = {
+    "normalize": functional.normalize,
+    "norm": lambda x: x / x.norm(dim=-1, keepdim=True),
+    "std": lambda x: x - x.std(1, keepdim=True),
+    "cumprod": lambda x: x.cumprod(1),
+    "floor division": lambda x: x + torch.arange(20) // 3,
+    "rot90": lambda x: torch.rot90(x, 1, (1, 2)),
+    "trace": lambda x: x + torch.trace(x[0]),
+    "window": lambda x: x * torch.hann_window(20),
+    "mask": lambda x: x.masked_fill(x > 0, 0.0),
+    "mask in place": lambda x: x.clone().masked_fill_(x > 0, 0.0),
+    "block_diag": lambda x: torch.block_diag(x[0], x[0]),
+    "cross": lambda x: torch.linalg.cross(x[..., :3], x[..., 3:6]),
+    "vander": lambda x: x + torch.vander(torch.arange(16.0), 20),
+    "grid_sample": lambda x: functional.grid_sample(x[None], torch.zeros(1, 4, 4, 2), align_corners=False),
+}
+EVERYDAY = [
+    *((module, STEPS) for module in ACTIVATIONS + OF_STEPS),
+    *((module, PICTURE) for module in OF_PICTURES),
+    *((module, BLOCK) for module in OF_BLOCKS),
+    *((Function(lambda m, x, of=of: of(x)), STEPS) for of in FUNCTIONS.values()),
+]
+NAMES = [type(module).__name__ for module, _ in EVERYDAY[: -len(FUNCTIONS)]] + list(FUNCTIONS)
+
+
+@pytest.mark.parametrize(("module", "shape"), EVERYDAY, ids=NAMES)
+def test_everyday_layers_without_products_are_not_refused(module, shape):
+    first = nn.Conv1d if shape is STEPS else nn.Conv2d if shape is PICTURE else nn.Conv3d
+    network = nn.Sequential(first(16, 16, 1), module)
+    product = 16 * prod(shape)
+    assert forward(network, *shape) == product
+    assert training(network, *shape) == 2 * product
+
+
+def padded_attention(module, x):
+    return module.members[0](x, x, x, key_padding_mask=torch.zeros(1, 20).bool())[0]
+
+
+def padded_encoder(module, x):
+    return module.members[0](x, src_key_padding_mask=torch.zeros(1, 20).bool())
+
+
+def test_padding_masks_change_no_count():
+    attention = nn.MultiheadAttention(16, 4, batch_first=True)
+    plain = Function(lambda m, x: m.members[0](x, x, x)[0], attention)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1)
+    for count in (forward, training):
+        assert count(Function(padded_attention, attention), 20, 16) == count(plain, 20, 16)
+        assert count(Function(padded_encoder, encoder), 20, 16) == count(encoder, 20, 16)
+
+
+def test_an_affine_grid_is_a_product_of_its_places_with_a_matrix():
+    moved = Function(
+        lambda m, x: functional.affine_grid(m.weights[:2, :3][None], (1, 4, 5, 6), align_corners=False)
+    )
+    assert forward(moved, 3) == 5 * 6 * 2 * 3
+    assert training(moved, 3) == 2 * 5 * 6 * 2 * 3
+
+
+class Unused(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.other = nn.Linear(10, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def test_parameters_that_nothing_uses_cost_nothing():
+    module = Unused()
+    assert training(module, 10) == 2 * 40
+    module.used.requires_grad_(False)
+    assert training(module, 10) == 40
+    assert training(module.requires_grad_(False), 10) == 40
+
+
 class Alone(nn.Module):
     def __init__(self):
         super().__init__()
@@ -181,6 +372,24 @@ def test_what_cannot_be_counted_is_an_error_with_the_module_and_the_setting():
     with pytest.raises(InputError, match="no multiply-add was found in it; set"):
         forward(Alone(), 4)
     assert nested.training  # as it was
+
+
+class Unknown(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.fft.rfft(gradient, n=30).abs()
+
+
+def test_an_error_in_the_gradient_names_the_module():
+    inner = nn.Sequential(Function(lambda m, x: Unknown.apply(x)), nn.ReLU())
+    network = nn.Sequential(nn.Linear(16, 16), inner)
+    assert forward(network, 16) == 256
+    with pytest.raises(InputError, match=r"_fft_r2c.* in the gradient of module '1\.0' \(Function\) cannot"):
+        training(network, 16)
 
 
 def test_a_model_of_ones_own_is_counted_on_every_preset():

@@ -233,11 +233,28 @@ def test_onnx_gives_the_same_scores(tmp_path, tiny):
 def test_what_onnx_cannot_say_is_one_line(tmp_path, tiny):
     pytest.importorskip("onnxscript")
     model = {"learning.model": "tests.learning.user_models:asks_numpy", "learning.shared_layers": 1}
-    run(tmp_path / "run", tiny | model | {"run.rounds": 1})
+    run(tmp_path / "run", tiny | model | {"run.rounds": 1, "learning.operations_per_sample": 1e4})
     result = invoke(tmp_path / "run", "--device", 1, "--format", "onnx")
     assert isinstance(result.exception, InputError)
     assert "asks_numpy': torch cannot write it as ONNX: " in str(result.exception)
     assert not (tmp_path / "run" / "export").exists()
+
+
+def coloured(*args, **options):
+    """Fails as torch does: what is wrong stands in the cause, and then how to tell its developers."""
+    try:
+        raise ValueError("\n\x1b[91mno function\x1b[0m for aten.thing\nmore")
+    except ValueError as cause:
+        raise RuntimeError("Failed. \x1b[96mThis is step 1/3\x1b[0m of it.\n- Next steps") from cause
+
+
+def test_a_failed_onnx_export_says_what_is_wrong_without_colours(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr("pmafl.runs.exports.ONNX_PACKAGES", ())
+    monkeypatch.setattr("torch.onnx.export", coloured)
+    run(tmp_path / "run", tiny | {"run.rounds": 1})
+    result = invoke(tmp_path / "run", "--device", 1, "--format", "onnx")
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).endswith("torch cannot write it as ONNX: no function for aten.thing")
 
 
 def test_without_onnx_its_packages_are_named(tmp_path, tiny, monkeypatch):
