@@ -152,13 +152,19 @@ def grid(
     out: Path,
 ) -> list[Job]:
     """Every combination of the varied settings with every seed; wrong settings show before any run."""
-    jobs = []
+    if "run.seed" in vary:
+        raise InputError("--vary run.seed: every variation has every seed; give --seeds and --set run.seed")
+    jobs: list[Job] = []
     for values in itertools.product(*vary.values()):
         variation = tuple(zip(vary, values, strict=True))
         for seed in seeds:
             chosen = {name: of for key, value in variation for name, of in with_options(key, value).items()}
             settings = load(source, {**overrides, **chosen, "run.seed": seed})
             jobs.append(Job(variation, seed, settings, out / "runs" / settings.digest()))
+    first = {job.directory: job for job in reversed(jobs)}
+    if same := [job for job in jobs if first[job.directory] is not job]:
+        other = label(first[same[0].directory].variation)
+        raise InputError(f"{label(same[0].variation)} is the same as {other}; name it once")
     return jobs
 
 
@@ -467,14 +473,15 @@ def csv_text(lines: Iterable[Sequence[Any]]) -> str:
 
 
 def to_latex(rows: Sequence[Row]) -> str:
-    """A booktabs table of means and intervals."""
+    """A booktabs table of means and intervals, and below each its paired difference to the first."""
     metrics = present_metrics(rows)
     header = " & ".join(["", *(METRICS[metric] for metric in metrics)])
     lines = [r"\begin{tabular}{l" + "r" * len(metrics) + "}", r"\toprule", header + r" \\", r"\midrule"]
     for row in rows:
-        cells = (show(row.metrics.get(metric), metric, r"$\pm$") for metric in metrics)
-        line = " & ".join([label(row.variation), *cells]).replace("_", r"\_").replace("%", r"\%")
-        lines.append(line + r" \\")
+        for name, found in ((label(row.variation), row.metrics), (r"\quad difference", row.differences)):
+            cells = (show(found.get(m), m, r"$\pm$", signed=found is row.differences) for m in metrics)
+            line = " & ".join([name, *cells]).replace("_", r"\_").replace("%", r"\%")
+            lines += [line + r" \\"] if found else []
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

@@ -38,6 +38,23 @@ def test_a_grid_is_every_combination_for_every_seed(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ({"run.seed": [1, 2]}, "--vary run.seed: every variation has every seed; give --seeds"),
+        ({"cell.deadline_s": [2, 2.0]}, r"deadline_s=2\.0 is the same as deadline_s=2; name it once"),
+    ],
+)
+def test_a_run_stands_for_one_variation(vary, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        comparison.grid("mnist", WIRELESS, vary, [1, 2], tmp_path)
+
+
+def test_a_setting_is_varied_once():
+    with pytest.raises(InputError, match=r"'policy.name=ocean': policy.name is varied already"):
+        variations(["policy=dual", "policy.name=ocean"])
+
+
+@pytest.mark.parametrize(
     ("mean", "half_width", "shown"),
     [
         (1.234e-4, 5.6e-6, "0.000123 ± 5.6e-06"),
@@ -89,7 +106,8 @@ def test_tables_hold_the_same_numbers(finished):
     for row, line in zip(rows, lines, strict=True):
         assert float(line["energy_per_device_round_j_mean"]) == row.metrics["energy_per_device_round_j"].mean
     latex = comparison.to_latex(rows)
-    assert latex.count(r"\\") == 1 + len(rows)
+    assert latex.count(r"\\") == 1 + len(rows) + latex.count("difference")
+    assert latex.count("difference") == sum(bool(row.differences) for row in rows) == 2
     assert r"deadline\_s=2.5" in latex
 
 

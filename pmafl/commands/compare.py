@@ -84,6 +84,8 @@ def variations(texts: list[str] | None) -> dict[str, list[Any]]:
         if not equals or not values:
             raise InputError(f"--vary {text!r}: must be KEY=A,B,..., for example policy=dual,ocean")
         key = ALIASES.get(key, key)
+        if key in found:
+            raise InputError(f"--vary {text!r}: {key} is varied already; give all its values at once")
         found[key] = [parse_assignment(f"{key}={value}")[1] for value in split_outside(values, ",")]
         for value in found[key]:
             with_options(key, value)  # refuses what is no name with options

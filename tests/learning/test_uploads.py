@@ -156,6 +156,15 @@ def test_devices_learn_with_it(name, options):
     assert made.evaluate(state).loss < before.loss
 
 
+@pytest.mark.parametrize("name", ["top-k", "random-k"])
+def test_what_nobody_sends_leaves_scaffolds_control_as_it_is(name):
+    made = task(**SMALL, algorithm="scaffold", upload=name, upload_options={"share": 0.1})
+    first = made.advance(made.start(), range(2), 0)
+    second = made.advance(first, range(2), 1)
+    changed = first.server["control"] != second.server["control"]
+    assert 0 < changed.float().mean() <= 2 * 0.1 + 0.01
+
+
 @pytest.mark.parametrize(("name", "options"), WAYS)
 def test_a_device_goes_on_to_the_bit_with_its_residual(name, options):
     made, again = (task(**SMALL, upload=name, upload_options=options, batch_size=16) for _ in range(2))

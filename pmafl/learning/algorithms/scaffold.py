@@ -44,13 +44,13 @@ def scaffold(learning: LearningSettings, control_weight: float = 1.0, server_rat
         wanted = correction if control_weight else None
         model = engine.train(before, samples, rng, learning.iterations, correction=wanted)
         control = engine.mean_gradient(before, model, samples, learning.iterations) - correction
-        return {"model": model, "control": control - device["control"]}, {"control": control}
+        return {"model": model, "change": control - device["control"]}, {"control": control}
 
     def aggregate(server: Tensors, combined: Tensors, share: float, trained: Tensor) -> Tensors:
         model = moved(server["model"], combined["model"], server_rate)
         return {
             "model": model.where(trained, combined["model"]),
-            "control": server["control"] + share * combined["control"],
+            "control": server["control"] + share * combined["change"],
         }
 
     return Algorithm(
@@ -58,7 +58,9 @@ def scaffold(learning: LearningSettings, control_weight: float = 1.0, server_rat
         local,
         lambda server, device: server["model"],
         learning.iterations,
-        uploads=lambda split, parameters: {"model": parameters, "control": parameters},
+        # Named apart: of what has one name both ways, uploads encode the difference to what was received.
+        uploads=lambda split, parameters: {"model": parameters, "change": parameters},
+        downloads=lambda split, parameters: {"model": parameters, "control": parameters},
         aggregate=aggregate,
         common=lambda split, parameters: parameters,
     )
