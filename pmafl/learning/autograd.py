@@ -57,7 +57,8 @@ class Autograd:
             with arithmetic(self._precision, self.model.flat):
                 scores = self._forward(x)
             share = self.model.objective.summed(scores.float(), y) / count
-            (share * scale).backward()  # type: ignore[no-untyped-call]
+            if share.requires_grad:  # where nothing that is trained has an effect, the gradient is zero
+                (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()
 

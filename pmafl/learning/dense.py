@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pmafl.learning.autograd import arithmetic
 from pmafl.learning.inputs import Part, Samples
-from pmafl.learning.model import Model, is_stochastic, view_like
+from pmafl.learning.model import Model, view_like
 
 INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32}
 
@@ -164,7 +164,7 @@ class Dense:
             self._factors = [-rates[0]] * split + [-rates[1]] * (end - split)
         else:
             self._factors = [1.0] * end
-        below = _leading_steady(model.members[: len(model.extractor)]) if part == "predictor" else 0
+        below = _leading_steady(model.random[: len(model.extractor)]) if part == "predictor" else 0
         self._stem = model.chain(below, self._start) if below < self._start else None
         self._run = range(self._layers_in(below), end)
         return Samples(self._run_below(samples.x, below, steps), samples.y)
@@ -276,9 +276,9 @@ class Dense:
         return sum(isinstance(member, nn.Linear) for member in self.model.members[self._start : members])
 
 
-def _leading_steady(members: list[nn.Module]) -> int:
+def _leading_steady(random: list[bool]) -> int:
     """How many members there are before the first that gives something else every time."""
-    return next((number for number, member in enumerate(members) if is_stochastic(member)), len(members))
+    return random.index(True) if True in random else len(random)
 
 
 def _dropped_before(linear: nn.Module, members: list[nn.Module]) -> float:

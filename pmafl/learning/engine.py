@@ -42,6 +42,11 @@ class Engine:
         self.predictor_rate = learning.predictor_rate
         self.momentum = learning.momentum
         self.batch_size = learning.batch_size
+        if 0 < self.batch_size < model.smallest_batch:
+            raise InputError(
+                f"learning.batch_size = {self.batch_size}: must be 0 or at least {model.smallest_batch}, for "
+                f"learning.model = {model.name!r} normalises over the samples of a batch"
+            )
         self.first_loss: float | None = None
         precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
         start = dense_part(model)
@@ -90,7 +95,7 @@ class Engine:
         loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
         passed = 0  # samples of the first pass
         unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
-        with self._randomness(rng):
+        with self.randomness(rng):
             for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
@@ -139,7 +144,7 @@ class Engine:
         momenta = [torch.zeros_like(weights) for weights in start]
         report = self.first_loss is None
         loss, passed = 0.0, 0
-        with self._randomness(rng):
+        with self.randomness(rng):
             for batch in self.batches(samples, rng, iterations):
                 one, found = slopes(points, batch)
                 if passed < len(samples.y):  # still in the first pass
@@ -240,8 +245,8 @@ class Engine:
         return batches
 
     @contextmanager
-    def _randomness(self, rng: np.random.Generator) -> Iterator[None]:
-        """Let dropout, which draws from torch's global state, follow `rng`, and put that state back."""
+    def randomness(self, rng: np.random.Generator) -> Iterator[None]:
+        """Let a network that draws from torch's global state follow `rng`, and put that state back."""
         if not self.model.stochastic:
             yield
             return

@@ -84,7 +84,7 @@ class Evaluator:
 
     def features(self, common: Tensor, pieces: slice = slice(None)) -> Tensor:
         """What the extractor with these weights makes of the test samples, or of some pieces of them."""
-        self.model.module.eval()
+        self.model.prepare_testing()
         self.model.load(common)
         return torch.cat([self.model.extractor(self.inputs(rows)) for rows in self.everything[pieces]])
 
@@ -111,7 +111,7 @@ class Test:
     def __init__(self, evaluator: Evaluator, common: Tensor, features: Tensor | None = None) -> None:
         self._evaluator, self._common = evaluator, len(common)
         model = evaluator.model
-        model.module.eval()
+        model.prepare_testing()
         model.load(common)
         self._network: Model | nn.Module = model
         self._inputs: Callable[[slice | Index], Tensor] = evaluator.inputs
@@ -134,7 +134,7 @@ class Test:
 
     def _outcomes(self, own: Tensor, rows: Rows) -> Floats:
         model, y = self._evaluator.model, self._evaluator.y
-        model.module.eval()
+        model.prepare_testing()
         model.load(own, start=self._common)
         parts = [
             model.objective.outcomes(self._network(self._inputs(piece)), _select(y, piece)) for piece in rows

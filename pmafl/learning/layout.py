@@ -49,9 +49,16 @@ def suits_channels_last(modules: Iterable[nn.Module]) -> bool:
 
 
 class Chain(nn.Sequential):
-    """A Sequential that, where no gradient is wanted, computes Linear layers and their ReLU in one tensor."""
+    """A Sequential that, where no gradient is wanted, computes Linear layers and their ReLU in one tensor.
+
+    copies: whether its members change what it is given, which others still need, so that they get a copy.
+    """
+
+    copies = False
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.copies:
+            x = x.clone()
         if torch.is_grad_enabled():
             result: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
             return result
@@ -67,7 +74,7 @@ class Chain(nn.Sequential):
         return x
 
 
-class OneDnnChain(nn.Sequential):
+class OneDnnChain(Chain):
     """A Sequential that changes to oneDNN's layout at a convolution, and back where it must.
 
     For float32 on a CPU; all else takes the ordinary way. A ReLU before a pooling comes after it: the same
@@ -84,6 +91,8 @@ class OneDnnChain(nn.Sequential):
         super().__init__(*ordered)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.copies:
+            x = x.clone()
         wanted = x.is_cpu and not torch.is_autocast_enabled("cpu")
         for member in self:
             if wanted and isinstance(member, nn.Conv2d) and not x.is_mkldnn:

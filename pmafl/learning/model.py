@@ -9,7 +9,7 @@ them. What is frozen is in no vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -25,6 +25,7 @@ from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_me
 from pmafl.learning.networks import chain
 from pmafl.learning.objective import CLASSES, Objective, values
 from pmafl.learning.operations import forward_operations, training_operations
+from pmafl.learning.trial import Traits, as_it_was, example, owner_of, try_out
 from pmafl.learning.workload import described
 from pmafl.registry import check_options
 from pmafl.settings import LearningSettings
@@ -33,7 +34,6 @@ from pmafl.settings import LearningSettings
 ONEDNN_CHUNK = 250
 CONVOLUTION_CHUNK = 50
 DENSE_CHUNK = 1000
-EXAMPLE_SEED = 1
 
 
 class Model:
@@ -51,6 +51,9 @@ class Model:
         trained: of those, and of the others, the slices that gradient steps change.
         undivided: why nothing says what is shared; empty where something does.
         coupled: whether samples of one batch change each other's results in training.
+        smallest_batch: how many samples a step of training needs.
+        random: per member, whether it draws random numbers in training.
+        stochastic: whether any does.
         statistics: how many values of `flat` are buffers.
         frozen: whether there are parameters that are not trained.
         objective: what it is trained for.
@@ -64,10 +67,11 @@ class Model:
         self,
         module: nn.Module,
         learning: LearningSettings,
-        changing: Set[str] = frozenset(),
+        traits: Traits,
         split: Split = "settings",
     ) -> None:
-        """`changing` are the names of the buffers that training changes; `split` says what divides it."""
+        """`traits` are what a trial of the module showed; `split` says what divides it."""
+        changing = traits.changing
         self.name, self.module = learning.model, module
         self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
@@ -79,8 +83,12 @@ class Model:
         in_onednn = self.layered and fits_onednn(self.members)
         kind = OneDnnChain if in_onednn else Chain
         first, rest = division.layers[: division.leading], division.layers[division.leading :]
-        self.extractor = kind(*members(*first)) if self.layered else nn.Sequential()
-        self.predictor = kind(*members(*rest)) if self.layered else module
+        self._rewriting = traits.rewriting
+        self.extractor: Chain = kind(*members(*first)) if self.layered else Chain()
+        self.predictor: nn.Module = kind(*members(*rest)) if self.layered else module
+        self.extractor.copies = traits.rewriting[0]
+        if isinstance(self.predictor, Chain) and len(self.predictor):
+            self.predictor.copies = traits.rewriting[len(self.extractor)]
 
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
@@ -101,16 +109,17 @@ class Model:
         self.statistics = sum(value.numel() for value in in_vector.values())
         self.trained = slice(0, ends[0]), slice(ends[1], ends[2])
         placed = {**shared_buffers, **personal_buffers, **own}
-        self._buffers = [(*_owner(module, name), value) for name, value in placed.items()]
+        self._buffers = [(*owner_of(module, name), value) for name, value in placed.items()]
         self._fixed = [
-            (*_owner(module, name), value.clone())
+            (*owner_of(module, name), value.clone())
             for name, value in module.named_buffers()
             if learning.buffers == "frozen" or name not in changing
         ]
-        self._still = {_owner(module, name)[0] for name in changing if learning.buffers == "frozen"}
+        self._still = {owner_of(module, name)[0] for name in changing if learning.buffers == "frozen"}
         normalises = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-        self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises)
-        self.stochastic = is_stochastic(module)
+        self.coupled = bool(self._buffers) or any(m not in self._still for m in normalises) or traits.coupled
+        self.smallest_batch = 1 if traits.alone else 2
+        self.random, self.stochastic = traits.random, any(traits.random)
         self.convolutional = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.channels_last = suits_channels_last(module.modules())
         self.chunk = DENSE_CHUNK
@@ -124,7 +133,9 @@ class Model:
 
     def chain(self, start: int, end: int) -> nn.Module:
         """Some of the members of a layered model, in the layout that it runs in."""
-        return type(self.extractor)(*self.members[start:end])
+        part = type(self.extractor)(*self.members[start:end])
+        part.copies = start < end and self._rewriting[start]
+        return part
 
     def load(self, values: Tensor, start: int = 0) -> None:
         """Set parameters and buffers from position `start` on."""
@@ -143,6 +154,11 @@ class Model:
             module.training = False
         self._put_back()
 
+    def prepare_testing(self) -> None:
+        """The mode of tests. What nobody carries along is as it was, whoever trained before."""
+        self.module.eval()
+        self._put_back()
+
     def collect_buffers(self) -> None:
         """After forward passes: take over buffers that a module has replaced instead of changed."""
         for owner, key, view in self._buffers:
@@ -154,7 +170,13 @@ class Model:
         """All parameters and buffers by name, as torch knows them, of a model with these values."""
         self.load(values)
         self._put_back()
-        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        named = self.module.state_dict().items()  # extra state of a module's own need not be a tensor
+        layout = torch.contiguous_format  # files hold no other
+        return {
+            name: value.detach().clone(memory_format=layout)
+            for name, value in named
+            if isinstance(value, Tensor)
+        }
 
     def _put_back(self) -> None:
         for owner, key, value in self._fixed:
@@ -177,12 +199,9 @@ def build_model(
     """The model that the settings name, its initial weights drawn from `rng`."""
     module = build_module(learning, input_shape, classes, rng, form)
     vocabulary = vocabulary_of(module, form)
-    changing = _changing_buffers(module, example(input_shape, 2, vocabulary))
-    for name, value in module.named_buffers():
-        if name in changing and value.dtype != torch.float32:
-            setting = f"learning.model = {learning.model!r}"
-            raise InputError(f"{setting}: buffer {name!r} is {value.dtype}; must be torch.float32")
-    model = Model(module.to(device), learning, changing, split)
+    setting, frozen = f"learning.model = {learning.model!r}", learning.buffers == "frozen"
+    traits = try_out(module, setting, input_shape, vocabulary, frozen)
+    model = Model(module.to(device), learning, traits, split)
     model.objective, model.vocabulary = values(form.target_std) if form.target_std else CLASSES, vocabulary
     return model
 
@@ -213,13 +232,6 @@ def vocabulary_of(module: nn.Module, form: Form) -> int:
     """
     embeds = any(isinstance(member, nn.Embedding | nn.EmbeddingBag) for member in module.modules())
     return form.vocabulary if form.tokens or embeds else 0
-
-
-def example(input_shape: tuple[int, ...], count: int, vocabulary: int = 0) -> Tensor:
-    """Made-up samples to try a network with: the same for the same shape; of token ids the largest."""
-    if vocabulary:
-        return torch.full((count, *input_shape), vocabulary - 1)
-    return torch.randn(count, *input_shape, generator=torch.Generator().manual_seed(EXAMPLE_SEED))
 
 
 def as_module(architecture: Architecture) -> nn.Sequential:
@@ -258,53 +270,45 @@ def _user_module(
 
 
 def _check_module(module: nn.Module, setting: str, samples: Tensor, classes: int) -> None:
+    """Refuse what gives no scores, in tests or in training, or no gradient."""
     module.eval()
-    try:
-        with torch.no_grad():
-            scores: object = module(samples)
-    except Exception as error:
-        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
-        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {first_line(error)}"
-        raise InputError(f"{setting}: does not take {reason}") from error
-    if not isinstance(scores, Tensor):
-        kind = type(scores).__name__
-        raise InputError(f"{setting}: gives a {kind} for 2 samples; must give one tensor, (2, {classes})")
-    if (shape := tuple(scores.shape)) != (2, classes):
-        raise InputError(f"{setting}: gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
+    with torch.no_grad():
+        _check_scores(module, f"{setting}:", samples, classes)
     for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:
             raise InputError(f"{setting}: parameter {name!r} is {parameter.dtype}; must be torch.float32")
+    with as_it_was(module), torch.enable_grad():
+        module.train()
+        scores = _check_scores(module, f"{setting}: in training mode", samples, classes)
+        _check_gradient(module, f"{setting}: in training mode", scores)
 
 
-def _changing_buffers(module: nn.Module, samples: Tensor) -> set[str]:
-    """Names of the buffers of modules that change some of theirs in training; all, where trying it fails.
-
-    Others, such as masks and codes of positions, are constants: nobody has to send or keep them.
-    """
-    before = {name: value.clone() for name, value in module.named_buffers()}
-    kept = {name for name in before if before[name].is_floating_point() and name in module.state_dict()}
-    if not kept:
-        return set()
-    module.train()
+def _check_scores(module: nn.Module, begin: str, samples: Tensor, classes: int) -> Tensor:
+    """The scores of two samples, if they are such; errors begin with `begin`."""
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            module(samples)
-    except Exception:
-        return kept
-    finally:
-        module.eval()
-        after = dict(module.named_buffers())
-        for name, value in before.items():
-            owner, key = _owner(module, name)
-            owner._buffers[key] = value
-    changed = {_owner(module, name)[0] for name in kept if not torch.equal(before[name], after[name])}
-    return {name for name in kept if _owner(module, name)[0] in changed}
+        scores: object = module(samples.clone())
+    except Exception as error:
+        ids = "" if samples.is_floating_point() else f" with token ids up to {samples.max()}"
+        reason = f"inputs of shape {tuple(samples.shape[1:])}{ids}: {first_line(error)}"
+        raise InputError(f"{begin} does not take {reason}") from error
+    if not isinstance(scores, Tensor):
+        kind = type(scores).__name__
+        raise InputError(f"{begin} gives a {kind} for 2 samples; must give one tensor, (2, {classes})")
+    if (shape := tuple(scores.shape)) != (2, classes):
+        raise InputError(f"{begin} gives outputs of shape {shape} for 2 samples; must be (2, {classes})")
+    return scores
 
 
-def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """The module that has a buffer, and what it calls it."""
-    path, _, key = name.rpartition(".")
-    return module.get_submodule(path), key
+def _check_gradient(module: nn.Module, begin: str, scores: Tensor) -> None:
+    """A parameter that scores do not depend on has the gradient zero, but not all of them may."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if trained and not scores.requires_grad:
+        raise InputError(f"{begin} gives scores that depend on no parameter that is trained; one must")
+    try:
+        if trained:
+            torch.autograd.grad(scores.sum(), trained, allow_unused=True)
+    except Exception as error:
+        raise InputError(f"{begin} has no gradient: {first_line(error)}") from error
 
 
 def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
@@ -319,11 +323,6 @@ def _join(*groups: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
             position = end
         ends.append(position)
     return vector, ends
-
-
-def is_stochastic(module: nn.Module) -> bool:
-    """Whether a module draws random numbers while it is trained."""
-    return any(isinstance(member, nn.modules.dropout._DropoutNd) for member in module.modules())
 
 
 def view_like(parameter: Tensor, vector: Tensor) -> Tensor:

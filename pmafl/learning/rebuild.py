@@ -18,7 +18,8 @@ from pmafl.errors import InputError, first_line
 from pmafl.learning import networks
 from pmafl.learning.architecture import Architecture, find_network
 from pmafl.learning.method import Method
-from pmafl.learning.model import build_module, example
+from pmafl.learning.model import build_module
+from pmafl.learning.trial import example
 from pmafl.streams import stream
 
 CODE = "network.py"  # what the file with pmafl's own networks is called elsewhere
@@ -28,7 +29,8 @@ def fresh_module(method: Method, seed: int, values: Mapping[str, Tensor]) -> nn.
     """The network of a method, as it was written, with these values, ready to be used."""
     rng = stream(seed, "weights")
     module = build_module(method.learning, *method.form_of_data, rng, method.kind_of_data)
-    module.load_state_dict(values)
+    own = {name: value for name, value in module.state_dict().items() if not isinstance(value, Tensor)}
+    module.load_state_dict({**own, **values})
     return module.eval()
 
 

@@ -72,6 +72,8 @@ class LearningTask:
         form = form_of(dataset, inputs)
         self.method = Method(learning, dataset.input_shape, dataset.outputs, seed, form)
         model = self.method.model
+        self._numbers = numbers or range(len(partition.train))
+        self._check_batches()
         if model.vocabulary:
             inputs = "tokens"
         layout = (model.channels_last and len(dataset.input_shape) == 3, self.method.device)
@@ -79,11 +81,20 @@ class LearningTask:
         self._train = Inputs(dataset.x_train, y_train, lambda x: dataset.scaled(x, inputs), *layout)
         test = Inputs(dataset.x_test, y_test, lambda x: dataset.scaled(x, inputs), *layout)
         self._rows = partition.train
-        self._numbers = numbers or range(len(partition.train))
         self._evaluator = Evaluator(model, test, partition.test)
         self._evaluated: tuple[LearningState, Metrics] | None = None
         self._test: tuple[Mapping[str, Any], Test] | None = None  # of the parts done last
         self.samples = partition.sizes
+
+    def _check_batches(self) -> None:
+        model = self.method.model
+        for number, rows in zip(self._numbers, self.partition.train, strict=True):
+            if len(rows) < model.smallest_batch:
+                raise InputError(
+                    f"data set {self.dataset.name!r}: device {number} has {len(rows)} training sample, but "
+                    f"learning.model = {model.name!r} normalises over a batch and needs at least "
+                    f"{model.smallest_batch}; give it more, or use norms of single samples (GroupNorm)"
+                )
 
     def start(self) -> LearningState:
         """The state before the first round."""

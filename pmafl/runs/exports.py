@@ -45,21 +45,23 @@ def export(
 
     if form == "onnx" and (missing := [p for p in ONNX_PACKAGES if importlib.util.find_spec(p) is None]):
         raise InputError(f"ONNX needs {' and '.join(missing)}: pip install 'pmafl[onnx]'")
-    models, written = Models(run, rounds), []
+    models = Models(run, rounds)
     about = describe(run, models)
     wanted: Sequence[int | None] = devices or [None]
-    content = {device: _content(models, device, form) for device in wanted}
-    files.make_folder(out)
-    for device, data in content.items():
+    content, named = {}, []
+    for device in wanted:  # all that can fail comes before anything is written
         name = f"{'model' if device is None else f'device-{device}'}.{form}"
-        files.write_atomically(out / name, data)
+        content[name] = _content(models, device, form)
         whose = {"file": name, "device": device, **_client(run, device)}
         about["models"].append({**whose, **_score(run, models.rounds, device)})
-        written.append(out / name)
+        named.append(name)
     if about["network"]["code"] == CODE:
-        files.write_atomically(out / CODE, code_of_networks().encode())
-    files.write_atomically(out / ABOUT, (json.dumps(about, indent=2, allow_nan=False) + "\n").encode())
-    return written
+        content[CODE] = code_of_networks().encode()
+    content[ABOUT] = (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()
+    files.make_folder(out)
+    for name, data in content.items():
+        files.write_atomically(out / name, data)
+    return [out / name for name in named]
 
 
 def describe(run: Run, models: Models) -> dict[str, Any]:

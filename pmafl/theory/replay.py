@@ -82,10 +82,13 @@ def _check(task: LearningTask) -> None:
     if not task.method.common:
         raise InputError("this run shares no parameters; the bound is about a shared extractor")
     if task.method.model.stochastic:
-        raise InputError("this run's model has dropout; the bound is about a loss that is not random")
+        raise InputError(
+            "this run's model draws random numbers (dropout); the bound is about a loss that is not random"
+        )
     if task.method.model.coupled:
         raise InputError(
-            "this run's model has BatchNorm; the bound is about a mean of losses of single samples"
+            "in this run's model samples of a batch see each other (BatchNorm); the bound is about a mean of "
+            "losses of single samples"
         )
 
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from pmafl import runs
@@ -153,6 +154,24 @@ def test_exported_models_score_the_same_where_pmafl_never_was(tmp_path, tiny):
     words = [sys.executable, "-c", OUTSIDE, *map(str, folders)]
     process = subprocess.run(words, cwd=tmp_path, env=outside, capture_output=True, text=True, check=False)
     assert process.stdout == "all as recorded\n", process.stderr
+
+
+def test_odd_buffers_and_state_of_a_users_own_are_exported(tmp_path, tiny):
+    changes = {"learning.model": "tests.learning.user_models:odd_state", "learning.algorithm": "fedavg"}
+    run(tmp_path / "run", tiny | changes | {"run.rounds": 1})
+    assert invoke(tmp_path / "run").exit_code == 0
+    module = runs.open_run(tmp_path / "run").model()
+    saved = load_file(tmp_path / "run" / "export" / "model.safetensors")
+    assert saved.keys() == dict([*module.named_parameters(), *module.named_buffers()]).keys()
+    assert torch.equal(saved["turned"], module.turned)
+
+
+def test_nothing_is_written_where_the_scores_cannot_be_read(tmp_path, tiny):
+    run(tmp_path / "run", tiny | {"run.rounds": 2})
+    (tmp_path / "run" / "devices.npy").write_bytes(b"no numbers")
+    result = invoke(tmp_path / "run", "--device", 0)
+    assert isinstance(result.exception, InputError)
+    assert not (tmp_path / "run" / "export").exists()
 
 
 def test_an_earlier_round_is_the_one_of_a_shorter_run(tmp_path, tiny):

@@ -47,7 +47,8 @@ def per_fedavg(learning: LearningSettings, rate: float = 0.05) -> Algorithm:
         return {"model": model}, device
 
     def tune(engine: Engine, weights: Tensor, samples: Samples, rng: np.random.Generator) -> Tensor:
-        return weights - rate * engine.gradient(weights, samples)[1]
+        with engine.randomness(rng):
+            return weights - rate * engine.gradient(weights, samples)[1]
 
     iterations = 2 * learning.iterations
     return replace(shared, local=local, iterations=iterations, tune=tune, tuning_iterations=1)
