@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeGuard
 
 from torch import Tensor, nn
 
@@ -48,7 +49,7 @@ def divide(
     """
     named = [(name, p) for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad]
     values: list[tuple[str, Tensor]] = [*named, *buffers.items()]
-    layers = _layers(list(members(module)) if isinstance(module, nn.Sequential) else [])
+    layers = _layers(list(members(module)) if is_chain(module) else [])
     own = [_of_layer(layer, {id(value) for _, value in values}) for layer in layers]
     tied = len(set().union(*own)) < sum(map(len, own))
     if split == "norms":
@@ -77,10 +78,15 @@ def divide(
     return Division(frozenset(chosen), layers, learning.shared_layers)
 
 
+def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether a module is what its members are, one after the other; its own `forward` may be anything."""
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
 def members(*modules: nn.Module) -> Iterator[nn.Module]:
     """The members of chains, and of chains within them."""
     for module in modules:
-        if isinstance(module, nn.Sequential):
+        if is_chain(module):
             yield from members(*module)
         else:
             yield module

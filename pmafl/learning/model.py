@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pmafl.errors import InputError, first_line
 from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
-from pmafl.learning.division import divide, members
+from pmafl.learning.division import divide, is_chain, members
 from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form, check_measurements
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
@@ -73,7 +73,7 @@ class Model:
         """`traits` are what a trial of the module showed; `split` says what divides it."""
         changing = traits.changing
         self.name, self.module = learning.model, module
-        self.members = list(members(module)) if isinstance(module, nn.Sequential) else []
+        self.members = list(members(module)) if is_chain(module) else []
         self.frozen = any(not p.requires_grad for p in module.parameters())
         statistics = {name: value for name, value in module.named_buffers() if name in changing}
         in_vector = statistics if learning.buffers == "shared" else {}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pmafl.errors import InputError
-from pmafl.learning.division import members
+from pmafl.learning.division import is_chain, members
 from pmafl.plugins import blaming
 
 EXAMPLE_SEED = 1
@@ -142,13 +142,8 @@ class _Trial:
 
     def walk(self, training: bool) -> list[tuple[bool, bool]]:
         """Per member of a chain: does it draw random numbers, is its input changed by it or what follows?"""
-        module, chain = self._module, [self._module]
-        if isinstance(module, nn.Sequential):
-            chain = list(members(module))
-        try:
-            return self._walk(chain, training)
-        except Exception:  # a Sequential with a forward of its own need not be the chain of its members
-            return self._walk([module], training) * len(chain)
+        module = self._module
+        return self._walk(list(members(module)) if is_chain(module) else [module], training)
 
     @torch.no_grad()
     def _walk(self, chain: Sequence[nn.Module], training: bool) -> list[tuple[bool, bool]]:

@@ -7,7 +7,7 @@ from pmafl.errors import InputError
 from pmafl.learning.architecture import ARCHITECTURES
 from pmafl.learning.model import build_model
 from pmafl.learning.operations import forward_operations
-from tests.learning.synthetic import SHAPES, learning
+from tests.learning.synthetic import SHAPES, learning, task
 
 USER = "tests.learning.user_models:"
 
@@ -52,6 +52,16 @@ def test_the_extractor_is_the_leading_slice_of_any_length(layers):
     assert model.split == sum(p.numel() for p in model.extractor.parameters())
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(model.predictor(model.extractor(x)), model.module(x))
+
+
+def test_a_sequential_with_a_forward_of_its_own_is_no_chain():
+    model = build(USER + "doubled", algorithm="fedavg")
+    x = torch.randn(2, 1, 28, 28)
+    _, first, _, last = model.module
+    expected = 2 * last(torch.tanh(first(x.flatten(1))))
+    torch.testing.assert_close(model(x), expected)
+    with pytest.raises(InputError, match="a Doubled has no order of layers to split"):
+        task(model=USER + "doubled", algorithm="pma", shared_layers=1)
 
 
 def test_initial_weights_follow_their_seed_alone():

@@ -466,3 +466,14 @@ def odd_state(input_shape: tuple[int, ...], classes: int) -> nn.Module:
 def narrow_without_statistics(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     norm = nn.BatchNorm1d(1, track_running_stats=False)
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 1), norm, nn.Linear(1, classes))
+
+
+class Doubled(nn.Sequential):
+    """Not what its members are one after the other."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def doubled(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Doubled(nn.Flatten(), nn.Linear(784, 16), nn.Tanh(), nn.Linear(16, classes))
