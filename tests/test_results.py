@@ -1,17 +1,23 @@
 """What pages say of results is what the files of results hold."""
 
 import csv
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from pmafl.experiments import leaderboard, standings
+
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+BOARDS = sorted(path.stem.removeprefix("leaderboard-") for path in RESULTS.glob("leaderboard-*.json"))
 
 
 def board(name):
     """The lines of a leaderboard by method."""
-    with (ROOT / "results" / f"leaderboard-{name}.csv").open(encoding="utf-8") as file:
+    with (RESULTS / f"leaderboard-{name}.csv").open(encoding="utf-8") as file:
         return {row["method"]: row for row in csv.DictReader(file)}
 
 
@@ -74,3 +80,20 @@ def test_sentences_about_the_watches_say_what_the_board_has(page):
     half_width = float(alone["accuracy_against_pma_half_width"])
     assert f"{float(alone['accuracy_mean']):.1f}%" in text
     assert f"costs {lead:.1f} ± {half_width:.1f}" in text
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_leaderboards_are_made_again_from_what_is_kept(name, tmp_path):
+    made = f"leaderboard-{name}"
+    known = json.loads((RESULTS / f"{made}.json").read_text("utf-8"))
+    (tmp_path / "evidence").mkdir()
+    shutil.copy(RESULTS / "evidence" / f"{made}.jsonl.gz", tmp_path / "evidence")
+    archive = leaderboard.open_archive(tmp_path)
+    board = leaderboard.plan(
+        name, known["overrides"], known["methods"], len(known["seeds"]), None, tmp_path / "runs", archive
+    )
+    assert archive.unfinished(board.jobs) == []
+    entries = leaderboard.measure(board, archive)
+    standings.write(board, entries, archive, tmp_path, known["command"])
+    for ending in ("md", "csv", "tex", "json"):
+        assert (tmp_path / f"{made}.{ending}").read_bytes() == (RESULTS / f"{made}.{ending}").read_bytes()

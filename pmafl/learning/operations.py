@@ -220,15 +220,26 @@ def _spread(*places: int) -> Callable[[tuple[Any, ...], Any], int]:
     """Of operands that are multiplied value by value, in these places of the arguments.
 
     Where the result has more values than both, each value of one meets several of the other: a product of
-    matrices, once it is summed. Values that are repeated without a copy are one.
+    matrices, once it is summed. Values that are repeated without a copy are one. So it is where parameters
+    meet fewer values than they are: a matrix by a vector.
     """
 
     def count(args: tuple[Any, ...], result: Any) -> int:
-        shapes = [_distinct(args[place]) for place in places]
-        products = prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-        return products if products > max(map(prod, shapes)) else 0
+        operands = [args[place] for place in places]
+        shapes = [_distinct(operand) for operand in operands]
+        products, sizes = prod(torch.broadcast_shapes(*shapes)), [*map(prod, shapes)]  # type: ignore[no-untyped-call]
+        by_vector = any(
+            _is_parameter(one) and 1 < other < size == products
+            for one, size, other in zip(operands, sizes, reversed(sizes), strict=True)
+        )
+        return products if products > max(sizes) or by_vector else 0
 
     return count
+
+
+def _is_parameter(operand: Any) -> bool:
+    """Whether an operand is a parameter, or one in another shape."""
+    return isinstance(operand, nn.Parameter) or isinstance(getattr(operand, "_base", None), nn.Parameter)
 
 
 def _distinct(operand: Any) -> list[int]:

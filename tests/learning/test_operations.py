@@ -195,6 +195,11 @@ def test_a_product_by_broadcasting_counts_as_the_product_of_matrices_that_it_is(
     assert forward(outer, 20, 16) == 16 * 8
 
 
+def test_a_matrix_that_is_spread_over_one_vector_counts_too():
+    by_vector = Function(lambda m, x: (x[:, 0, :, None] * m.weights[None]).sum(1))
+    assert forward(by_vector, 1, 16) == 16 * 8
+
+
 def test_scaling_and_gates_cost_nothing():
     scaled = Function(lambda m, x: (x * m.weights[:, 0] * 3 * x.mean(1, keepdim=True)) @ m.weights)
     assert forward(scaled, 20, 16) == 20 * 16 * 8
