@@ -34,6 +34,7 @@ HOMES = {
     "README.md": "index",
     "results/README.md": "results/figures",
     "results/CLAIMS.md": "results/claims",
+    "results/leaderboard-watch.md": "results/leaderboard-watch",
 }
 MARK = re.compile(r"^<!-- (generated|text of): (.+?) -->$", flags=re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)]*)?\))")
