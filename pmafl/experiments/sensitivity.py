@@ -35,6 +35,7 @@ from pmafl.plots import STYLE
 
 PAGE = "SENSITIVITY.md"
 SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
+WHOLE = 1000  # from which on numbers are written without decimals
 SET_EXPANSION = "set-expansion"
 POLICIES: dict[str, dict[str, Any]] = {
     SET_EXPANSION: {"policy.name": SET_EXPANSION},
@@ -279,8 +280,9 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _shown(found: Estimate) -> str:
-    number = f"{found.mean:.4g}"
-    return number if np.isnan(found.half_width) else f"{number} ± {found.half_width:.2g}"
+    mean, width = (".0f", ".0f") if abs(found.mean) >= WHOLE else (".4g", ".2g")
+    number = f"{found.mean:{mean}}"
+    return number if np.isnan(found.half_width) else f"{number} ± {found.half_width:{width}}"
 
 
 def _draw(answer: Answer, results: Path) -> Path:
