@@ -162,13 +162,9 @@ def _pair(row: Any, where: str) -> dict[str, Any]:
     return {"x": row[0], "y": row[1]}
 
 
-def _usual_target(columns: list[Any], reading: Reading) -> str:
-    return next((name for name in TARGETS if name in columns and name != reading.client), "")
-
-
 def _choose(columns: list[Any], reading: Reading, where: str) -> tuple[str, list[str]]:
     """The column that is to be predicted, and the columns that x is made of."""
-    target = reading.target if reading.target in columns else _usual_target(columns, reading)
+    target = reading.target if reading.target in columns else reading.usual_target(TARGETS, columns)
     if not target or (reading.target and target != reading.target):
         raise InputError(
             f"{where}: has no column {reading.target or 'label'!r} (data.target names it); it has "

@@ -4,6 +4,7 @@ Arrays are kept as they are stored (bytes for images, whole numbers for token id
 `scaled` makes network inputs of any slice. Which device holds which samples is `partition`'s business.
 """
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +37,10 @@ class Reading:
                 f"data.target = {target!r}, data.client = {self.client!r}: must differ from each other and "
                 f"from 'x', which are the features; rename a column or an array"
             )
+
+    def usual_target(self, names: Iterable[str], columns: Container[str]) -> str:
+        """The first of some names that is a column, and not that of clients; empty where none is."""
+        return next((name for name in names if name in columns and name != self.client), "")
 
 
 @brief

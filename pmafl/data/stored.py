@@ -7,7 +7,7 @@ file. `own` checks the arrays themselves.
 import csv
 import io
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def _read_table(path: Path, reading: Reading) -> _Part:
     """The columns of a .csv: the target's, the client's if there is one, and all others as features."""
     header, rows = _lines_of(path)
     columns = {name: [row[place].strip() for _, row in rows] for place, name in enumerate(header)}
-    target = reading.target or _usual_target(columns, reading.client)
+    target = reading.target or reading.usual_target(TARGETS, columns) or TARGETS[1]
     for setting, name in (("data.target", target), ("data.client", reading.client)):
         if name not in columns and (setting == "data.target" or name != Reading.client):
             shown = ", ".join(list(columns)[:8])[:200]
@@ -176,10 +176,6 @@ def _lines_of(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         if len(row) != len(header):
             raise arrays.Unreadable(f"sample {number} has {len(row)} values; the header has {len(header)}")
     return header, rows
-
-
-def _usual_target(columns: Container[str], client: str) -> str:
-    return next((name for name in TARGETS if name in columns and name != client), TARGETS[1])
 
 
 def _numbers(values: Sequence[str], name: str) -> NDArray[np.float32]:
