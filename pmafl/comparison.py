@@ -44,6 +44,7 @@ METRICS = {
     "max_energy_per_device_round_j": "worst device (J)",
 }
 TRIES = 3  # of a job whose workers die
+EQUAL = 1e-12  # of their mean: numbers that spread less are the same but for rounding
 SMALL = 1e-3  # numbers below are written with an exponent where they need one
 GRID = "comparison.json"  # which runs a comparison has
 INDEX = "runs.csv"  # the same for people
@@ -406,6 +407,16 @@ def broken_budgets(jobs: Sequence[Job]) -> list[str]:
     return [": ".join(filter(None, [label(variation), said])) for variation, said in found.items() if said]
 
 
+def diverged(jobs: Sequence[Job]) -> list[str]:
+    """A sentence for each variation whose training diverged: its accuracy is that of guessing."""
+    found = []
+    for variation, by_seed in _summaries(jobs).items():
+        if count := sum(one["final_loss"] is None for one in by_seed.values() if one["algorithm"]):
+            said = f"the training diverged with {count} of {len(by_seed)} seeds"
+            found.append(": ".join(filter(None, [label(variation), said])))
+    return found
+
+
 def tabulate(jobs: Sequence[Job]) -> list[Row]:
     """One row a variation, from the summaries of its runs."""
     summaries = _summaries(jobs)
@@ -440,8 +451,10 @@ def estimate(values: Array) -> Estimate:
     """Mean and 95% interval by Student's t."""
     if values.size < 2:
         return Estimate(float(values.mean()), float("nan"))
-    half_width = stdtrit(values.size - 1, 0.975) * values.std(ddof=1) / np.sqrt(values.size)
-    return Estimate(float(values.mean()), float(half_width))
+    mean, spread = values.mean(), values.std(ddof=1)
+    if spread <= EQUAL * abs(mean):
+        spread = 0.0
+    return Estimate(float(mean), float(stdtrit(values.size - 1, 0.975) * spread / np.sqrt(values.size)))
 
 
 def present_metrics(rows: Sequence[Row]) -> list[str]:

@@ -252,7 +252,7 @@ def _comparison_table(rows: Sequence[Row], names: Sequence[str], metrics: Sequen
     return table
 
 
-def say_broken_budgets(console: Console, sentences: Iterable[str]) -> None:
-    """What the numbers of a table say of budgets, under it."""
+def warn(console: Console, sentences: Iterable[str]) -> None:
+    """What is wrong with the numbers of a table, or what they say of budgets, under it."""
     for sentence in filter(None, sentences):
         console.print(Text(sentence), style="yellow", soft_wrap=True, highlight=False)

@@ -13,6 +13,7 @@ import pytest
 from pmafl import comparison, runs
 from pmafl.commands.compare import variations
 from pmafl.errors import InputError
+from pmafl.page.comparison import comparison_data
 from pmafl.plots import plot_comparison
 
 VARY = {"policy.name": ["dual", "ocean"], "cell.deadline_s": [2.0, 2.5]}
@@ -68,6 +69,13 @@ def test_numbers_of_any_size_are_shown(mean, half_width, shown):
     assert comparison.show(comparison.Estimate(mean, half_width), "energy_per_device_round_j") == shown
 
 
+def test_equal_numbers_have_no_spread_whatever_rounding_leaves():
+    assert comparison.estimate(np.full(100, 10_000 / 3)).half_width == 0
+    assert comparison.estimate(np.array([1.0, 1.0 + 4e-16])).half_width == 0
+    assert comparison.estimate(np.array([1.0, 1.0 + 1e-9])).half_width > 0
+    assert comparison.estimate(np.array([-1.0, 1.0])).half_width > 0
+
+
 def test_wrong_settings_show_before_anything_runs(tmp_path):
     with pytest.raises(InputError, match=r"cell\.deadline_s = -1"):
         comparison.grid("mnist", WIRELESS, {"cell.deadline_s": [2.0, -1]}, [1], tmp_path)
@@ -109,6 +117,19 @@ def test_tables_hold_the_same_numbers(finished):
     assert latex.count(r"\\") == 1 + len(rows) + latex.count("difference")
     assert latex.count("difference") == sum(bool(row.differences) for row in rows) == 2
     assert r"deadline\_s=2.5" in latex
+
+
+def test_training_that_diverged_is_said_beside_its_accuracy(finished, tiny, tmp_path):
+    vary = {"learning.extractor_rate": [0.05, 1e6]}
+    jobs = comparison.grid("mnist", tiny | {"run.rounds": 1}, vary, [1, 2], tmp_path)
+    for job in jobs:
+        comparison.run_job(job.directory, job.settings.to_toml())
+    (said,) = comparison.diverged(jobs)
+    assert said == "extractor_rate=1000000.0: the training diverged with 2 of 2 seeds"
+    comparison.write_grid(jobs, tmp_path)
+    data, _ = comparison_data(tmp_path)
+    assert data["notes"] == [f"{said}."]
+    assert comparison.diverged(finished) == []  # nothing was trained
 
 
 def test_a_comparison_is_drawn(finished, tmp_path):

@@ -49,7 +49,7 @@ def compare(
     without training: tracker, sensor, phone.
     """
     from pmafl import comparison, plots
-    from pmafl.display import comparison_tables, running, say_broken_budgets
+    from pmafl.display import comparison_tables, running, warn
     from pmafl.settings import load
 
     varied, overrides = variations(vary), assignments(set_)
@@ -66,7 +66,7 @@ def compare(
     plots.plot_curves(grid, out / "curves.png")
     console = screen()
     console.print(*comparison_tables(rows, console.width))
-    say_broken_budgets(console, comparison.broken_budgets(grid))
+    warn(console, [*comparison.diverged(grid), *comparison.broken_budgets(grid)])
     console.print(
         f"tables, plots and {comparison.INDEX}, which run is where, are in {out}; "
         f"start with {picture}, or with pmafl view {out}",

@@ -57,7 +57,7 @@ def run(
     """
     from pmafl import budgets, runs
     from pmafl import callbacks as logs
-    from pmafl.display import say_broken_budgets, summary_table, watching
+    from pmafl.display import summary_table, warn, watching
     from pmafl.errors import InputError
     from pmafl.rounds import Callback
     from pmafl.settings import load
@@ -97,7 +97,7 @@ def run(
         from pmafl.plots import plot_run
 
         console.print(summary_table(summary))
-        say_broken_budgets(console, [budgets.in_words([summary], this.settings.policy)])
+        warn(console, [budgets.in_words([summary], this.settings.policy)])
         plot_run(this)
         page = write_run_page(this)
     console.print(f"records and plots are in {directory}; start with {page}", soft_wrap=True)

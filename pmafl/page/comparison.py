@@ -32,6 +32,7 @@ def comparison_data(directory: Path) -> tuple[dict[str, Any], list[Job]]:
     notes = []
     if len(whole) < len({job.variation for job in jobs}) or len(done) < len(jobs):
         notes.append(f"{len(done)} of {len(jobs)} runs are finished; variations that lack some are left out.")
+    notes += [f"{sentence}." for sentence in comparison.diverged(done)]
     curves = read_curves(list(whole.values()))
     word = "error" if "error" in curves.bands else "accuracy"
     drawn = {name: figures.bands(name, *CURVES[name][:2]) for name in curves.bands}
