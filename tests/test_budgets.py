@@ -3,7 +3,7 @@ import pytest
 from rich.console import Console
 
 from pmafl import budgets, comparison, runs
-from pmafl.display import say_broken_budgets, summary_table
+from pmafl.display import summary_table, warn
 from pmafl.settings import load
 
 SMALL = {
@@ -98,7 +98,7 @@ def test_a_comparison_has_a_line_for_each_variation_that_breaks_budgets(tmp_path
     jobs = comparison.grid("mnist", SMALL, vary, [1, 2], tmp_path)
     comparison.run_locally(jobs, 1, lambda done, total: None)
     console = Console(record=True, width=80)
-    say_broken_budgets(console, comparison.broken_budgets(jobs))
+    warn(console, comparison.broken_budgets(jobs))
     dual, rs_wel = console.export_text().splitlines()
     assert dual.startswith("policy=dual: energy budgets were broken: in 2 of 2 runs up to 10 of 10 devices")
     assert "hard_budget" in dual

@@ -1,17 +1,28 @@
 """What pages say of results is what the files of results hold."""
 
 import csv
+import gzip
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from pmafl.experiments import leaderboard, standings
+from pmafl.experiments import claims, leaderboard, sensitivity, standings, statements
+from pmafl.experiments.making import draw_again
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
+SPENT = ("results/README.md", "evidence | runs | hours of a core")
+WORDS = {
+    claims.REPRODUCED: "come out",
+    claims.DIRECTION: "do in direction only",
+    claims.NOT: "do not",
+    claims.UNDECIDED: "are undecided",
+    claims.NOT_RUN: "wait for runs",
+}
 BOARDS = sorted(path.stem.removeprefix("leaderboard-") for path in RESULTS.glob("leaderboard-*.json"))
 
 
@@ -50,15 +61,27 @@ def names_in(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_readme_has_every_method_on_the_watches():
-    heads = "| accuracy | to 90% of the best | | accuracy | to 90% of the best"
-    known, seen = board("watch"), []
-    for cells in rows_of("README.md", heads):
+def short(row):
+    """Accuracy and joules in a few words."""
+    return accuracy(row) if int(row["diverged_seeds"]) else f"{accuracy(row)}, {joules(row)}"
+
+
+def test_the_readme_has_every_method_on_both_boards():
+    boards, seen = [board("watch"), board("mnist")], []
+    for cells in rows_of("README.md", "| watches | MNIST | | watches | MNIST"):
         for names, *said in (cells[:3], cells[3:]):
             for name in names_in(names):
-                assert said == [accuracy(known[name]), joules(known[name])], name
+                assert said == [short(known[name]) for known in boards], name
                 seen.append(name)
-    assert sorted(seen) == sorted(known)
+    assert sorted(seen) == sorted(boards[0]) == sorted(boards[1])
+
+
+def test_what_is_said_of_methods_on_mnist_is_on_the_board():
+    text, known = (ROOT / "docs" / "leaderboard.md").read_text("utf-8"), board("mnist")
+    said = re.findall(r"`([a-z-]+)`\s+\(([\d.]+ ± [\d.]+%)\)", text)
+    assert len(said) > 5
+    for name, number in said:
+        assert number == accuracy(known[name]), name
 
 
 def test_the_page_of_the_watches_has_every_method():
@@ -82,6 +105,73 @@ def test_sentences_about_the_watches_say_what_the_board_has(page):
     assert f"costs {lead:.1f} ± {half_width:.1f}" in text
 
 
+def ends():
+    """What the curves of Figure 4 with 10 of 100 devices end with, and go through, in percent."""
+    found = {}
+    for ending in ("", "-final"):
+        with (RESULTS / f"fig4-cifar10{ending}.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["value"].startswith("10 of 100 "):
+                    when = f"round {row['round']}" if "round" in row else "at the end"
+                    found[row["method"], when] = f"{100 * float(row['accuracy_mean']):.1f}%"
+    return found
+
+
+def test_the_readme_says_what_figure_4_ends_with():
+    said = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    of = {name: ends()[name, "at the end"] for name in ("pma", "local", "fedavg")}
+    assert f"on CIFAR-10 `pma` has {of['pma']}, `local` {of['local']}, `fedavg` {of['fedavg']}" in said
+
+
+def test_the_page_of_results_has_every_curve_of_figure_4():
+    heads = ["round 20", "round 40", "round 60", "round 80", "round 100", "at the end"]
+    known, seen = ends(), []
+    for name, *numbers in rows_of("docs/results/index.md", " | ".join(["algorithm", *heads])):
+        method = name.replace("`", "")
+        assert numbers == [known[method, head] for head in heads], name
+        seen.append(method)
+    assert sorted(seen) == sorted({method for method, _ in known})
+
+
+def test_the_page_of_results_has_every_policy_of_figure_5():
+    with (RESULTS / "fig5-cifar10-final.csv").open(encoding="utf-8") as file:
+        known = {
+            (r["method"], r["value"]): f"{100 * float(r['accuracy_mean']):.1f}%" for r in csv.DictReader(file)
+        }
+    heads, seen = ["2 J", "3 J", "4 J"], []
+    for name, *numbers in rows_of("docs/results/index.md", " | ".join(["policy", *heads])):
+        method = name.replace("`", "")
+        assert numbers == [known.get((method, head), "not run") for head in heads], name
+        seen.append(method)
+    assert sorted(seen) == sorted({method for method, _ in known})
+
+
+def judged():
+    """The rows of the table of claims, with the training of the presets."""
+    rows = json.loads((RESULTS / "CLAIMS.json").read_text("utf-8"))
+    return [row for row in rows if row["reading"] == "chosen"]
+
+
+def found(dataset, text):
+    (row,) = (row for row in judged() if (row["dataset"], row["claim"]) == (dataset, text))
+    return f"{row['number']:.1f} ± {row['half_width']:.1f}%"
+
+
+def test_the_readme_says_what_the_table_of_claims_says():
+    said = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    text = "J: steady schedules more samples than set expansion"
+    more = [found("mnist", f"0.1 {text}"), found("cifar10", f"2 {text}")]
+    assert (
+        f"{more[0]} more samples than the paper's set expansion on MNIST and {more[1]} more on CIFAR" in said
+    )
+    over = found("mnist", "already the smallest V breaks it (worst device above it, V = 0.001)")
+    assert f"spends {over} above its budget" in said
+    verdicts = Counter(row["verdict"] for row in judged() if not row["ours"])
+    counts = [f"{verdicts[name]} {words}" for name, words in WORDS.items() if verdicts[name]]
+    whole = f"Of its {verdicts.total()} claims {', '.join(counts[:-1])} and {counts[-1]}"
+    assert whole in said
+
+
 @pytest.mark.parametrize("name", BOARDS)
 def test_leaderboards_are_made_again_from_what_is_kept(name, tmp_path):
     made = f"leaderboard-{name}"
@@ -97,3 +187,46 @@ def test_leaderboards_are_made_again_from_what_is_kept(name, tmp_path):
     standings.write(board, entries, archive, tmp_path, known["command"])
     for ending in ("md", "csv", "tex", "json"):
         assert (tmp_path / f"{made}.{ending}").read_bytes() == (RESULTS / f"{made}.{ending}").read_bytes()
+
+
+def test_what_the_results_hinge_on_is_written_again_from_what_is_kept(tmp_path):
+    shutil.copytree(RESULTS / "evidence", tmp_path / "evidence")
+    page = sensitivity.write(tmp_path, sensitivity.Amount())
+    assert page.read_bytes() == (RESULTS / page.name).read_bytes()
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A place that has what is kept of the runs, and what was asked for, but neither tables nor runs."""
+    shutil.copytree(RESULTS / "evidence", tmp_path / "evidence")
+    for manifest in RESULTS.glob("fig*.json"):
+        shutil.copy(manifest, tmp_path)
+    return tmp_path
+
+
+def test_every_figure_is_drawn_again_from_what_is_kept(kept):
+    said = list(draw_again(kept))
+    assert said
+    assert all("are written" in sentence for sentence in said)
+    made = [path.name for path in kept.glob("fig*.*") if path.suffix in (".csv", ".json")]
+    assert sorted(made) == sorted(p.name for p in RESULTS.glob("fig*.*") if p.suffix in (".csv", ".json"))
+    for name in made:
+        assert (kept / name).read_bytes() == (RESULTS / name).read_bytes(), name
+
+
+def test_claims_are_judged_again_from_what_is_kept(kept):
+    claims.write_claims(statements.all_claims(), kept)
+    for name in ("CLAIMS.md", "CLAIMS.json"):
+        assert (kept / name).read_bytes() == (RESULTS / name).read_bytes(), name
+
+
+def test_the_hours_that_are_said_to_be_spent_are_those_of_the_runs():
+    said = {}
+    for (name,), *numbers in ((names_in(cell), *rest) for cell, *rest in rows_of(*SPENT)):
+        said[name] = numbers
+    spent = {}
+    for path in (RESULTS / "evidence").glob("*.jsonl.gz"):
+        with gzip.open(path) as lines:
+            seconds = [json.loads(line)["numbers"]["wall_time_s"] for line in lines]
+        spent[path.name.removesuffix(".jsonl.gz")] = [f"{len(seconds):,}", f"{sum(seconds) / 3600:.1f}"]
+    assert said == spent

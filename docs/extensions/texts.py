@@ -34,6 +34,8 @@ HOMES = {
     "README.md": "index",
     "results/README.md": "results/figures",
     "results/CLAIMS.md": "results/claims",
+    "results/SENSITIVITY.md": "results/sensitivity",
+    "results/leaderboard-mnist.md": "results/leaderboard-mnist",
     "results/leaderboard-watch.md": "results/leaderboard-watch",
 }
 MARK = re.compile(r"^<!-- (generated|text of): (.+?) -->$", flags=re.MULTILINE)

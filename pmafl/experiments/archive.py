@@ -120,6 +120,13 @@ class Archive:
             self._from_directories[job.directory] = _of_run(job, summary)
         return self._from_directories.get(job.directory)
 
+    def forget_without_allocations(self, jobs: Iterable[Job]) -> None:
+        """Of runs whose allocations are wanted but neither kept nor in a directory: they are made again."""
+        for job in jobs:
+            kept = self._kept.get(job.directory.name)
+            if kept and not kept.allocations and not job.directory.is_dir():
+                del self._kept[kept.key]
+
     def unfinished(self, jobs: Iterable[Job]) -> list[Job]:
         return [job for job in jobs if self.find(job) is None]
 
@@ -180,14 +187,14 @@ def _read(path: Path) -> list[Kept]:
 def _of_run(job: Job, summary: Mapping[str, Any]) -> Kept:
     records = runs.read_records(job.directory)
     schedule = json.dumps([record["scheduled"] for record in records])
-    numbers = {name: _rounded(summary[name]) for name in NUMBERS}
+    numbers = {name: rounded(summary[name]) for name in NUMBERS}
     columns: dict[str, list[float | None]] = {}
     if job.settings.run.learning == "full":
         costs = costs_of(job.settings)
         if costs.tuning_iterations:
             energy_j, time_s = tuning_cost(wireless_world(job.settings))
-            numbers |= {"tuning_energy_j": _rounded(energy_j.mean()), "tuning_s": _rounded(time_s.max())}
-        columns = {name: [_rounded(r[name]) for r in records] for name in (*BY_ROUND, *EVALUATED)}
+            numbers |= {"tuning_energy_j": rounded(energy_j.mean()), "tuning_s": rounded(time_s.max())}
+        columns = {name: [rounded(r[name]) for r in records] for name in (*BY_ROUND, *EVALUATED)}
         columns |= _costs(records, job.settings, costs)
     return Kept(
         key=job.directory.name,
@@ -205,13 +212,14 @@ def _costs(
     """COSTS of each round; devices of which nothing arrived have sent it all the same."""
     received, bits = received_s(settings, costs), np.broadcast_to(costs.upload_bits, settings.fleet.devices)
     return {
-        "round_s": [_rounded(length_s(record, settings, received)) for record in records],
+        "round_s": [rounded(length_s(record, settings, received)) for record in records],
         "uploaded_bits": [float(bits[record["scheduled"]].sum()) for record in records],
     }
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None or not np.isfinite(number) else float(f"{number:.{DIGITS}g}")
+def rounded(number: float | None, digits: int = DIGITS) -> float | None:
+    """To digits that every processor has alike; None where it is not finite."""
+    return None if number is None or not np.isfinite(number) else float(f"{number:.{digits}g}")
 
 
 def _with_allocations(kept: Kept, directory: Path) -> Kept:

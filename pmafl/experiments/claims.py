@@ -18,7 +18,7 @@ import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.errors import InputError
-from pmafl.experiments.archive import FOLDER, Archive
+from pmafl.experiments.archive import FOLDER, Archive, rounded
 from pmafl.experiments.evidence import Evidence, load_study
 from pmafl.experiments.reasons import reason
 from pmafl.experiments.report import how_much, title
@@ -28,6 +28,7 @@ from pmafl.runs import write_atomically
 Kind = Literal["gain", "similar"]
 SIMILAR_POINTS = 0.5
 SIZE_MARGIN = 0.5  # of the paper's number
+DIGITS = 6  # of a number that is written
 REPRODUCED, DIRECTION, NOT = "reproduced", "direction only", "not reproduced"
 UNDECIDED, NOT_TESTED, NOT_RUN = "undecided", "not tested", "not run"
 VERDICTS = (REPRODUCED, DIRECTION, NOT, UNDECIDED, NOT_TESTED, NOT_RUN)
@@ -146,11 +147,11 @@ def _others(evidence: Evidence | NotRun, tried: Path) -> dict[str, Evidence]:
 
 
 def _tried(claim: Claim, row: dict[str, Any], others: dict[str, Evidence]) -> Iterator[dict[str, Any]]:
-    """What a claim's number is elsewhere, where it was run and is another one."""
+    """What a claim's number is elsewhere, where that says something and is another one."""
     for what, evidence in others.items():
         numbers = _numbers(claim, evidence)
-        run = numbers["verdict"] != NOT_RUN or numbers["remark"] == DIVERGED
-        if run and numbers["number"] != row["number"]:
+        says = numbers["verdict"] not in (UNDECIDED, NOT_TESTED, NOT_RUN) or numbers["remark"] == DIVERGED
+        if says and numbers["number"] != row["number"]:
             yield {"what": what, **numbers}
 
 
@@ -192,8 +193,8 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     found = Estimate(float(values.mean()), 0.0) if claim.exact else estimate(values)
     decision, remark = verdict(claim.kind, found, claim.paper)
     return {
-        "number": found.mean,
-        "half_width": None if claim.exact or math.isnan(found.half_width) else found.half_width,
+        "number": rounded(found.mean, DIGITS),
+        "half_width": None if claim.exact else rounded(found.half_width, DIGITS),
         "seeds": 0 if claim.exact else values.size,
         "verdict": OURS.get(decision, decision) if claim.ours else decision,
         "remark": remark,
@@ -205,8 +206,13 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines = [HEAD]
     for dataset, reading in dict.fromkeys((row["dataset"], row["reading"]) for row in rows):
         part = [row for row in rows if (row["dataset"], row["reading"]) == (dataset, reading)]
+        lines += [f"## {TITLES[dataset, reading]}", ""]
         scales = dict.fromkeys(row["scale"] for row in part if row["scale"])
-        lines += [f"## {TITLES[dataset, reading]}", "", _count(part), "", *(f"- {s}" for s in scales), ""]
+        if not scales:
+            command = f"pmafl reproduce all --dataset {dataset}{' --reading stated' * (reading == 'stated')}"
+            lines += [f"None of {len(part)} claims was run: `{command}`.", ""]
+            continue
+        lines += [_count(part), "", *(f"- {s}" for s in scales), ""]
         notes = list(dict.fromkeys(row["reason"] for row in part if row["reason"]))
         lines += [*COLUMNS, *(_line(row, notes) for row in part), ""]
         lines += [f"[{number}] {note}\n" for number, note in enumerate(notes, 1)]

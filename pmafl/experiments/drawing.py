@@ -16,6 +16,10 @@ from pmafl.plots import COLOURS, figure
 
 LINE_STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
 LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
+WIRELESS = {
+    "scheduled_samples_per_round": "scheduled samples per round",
+    "energy_per_device_round_j": "energy per device and round (J)",
+}
 SCALES = {"accuracy": 100.0, "loss": 1.0}
 
 
@@ -84,7 +88,7 @@ def ends(axes: Axes, study: Study, quantity: str) -> None:
 
 
 def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
-    """Scheduled samples per round, over all seeds of the wireless side."""
+    """Scheduled samples per round, or energy, over all seeds of the wireless side."""
     colours = _colours(study.curves)
     values = study.values
     width = 0.8 / len(colours)
@@ -95,11 +99,11 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
         )
         axes.bar(place, found.mean, width, yerr=found.half_width, color=colours[curve.method])
     axes.set_xticks(range(len(values)), values)
-    axes.set_ylabel("scheduled samples per round")
+    axes.set_ylabel(WIRELESS[metric])
 
 
 def shared_legend(drawing: Figure, study: Study) -> None:
-    """One legend below the panels: methods by colour, values by line style."""
+    """One legend below the panels: methods by colour, values by line style where lines are drawn."""
     curves = study.shown or study.curves
     ours = {curve.method for curve in curves if curve.ours}
     own: dict[str, Any] = {curve.method: curve.style for curve in curves if curve.style}
@@ -117,6 +121,6 @@ def shared_legend(drawing: Figure, study: Study) -> None:
     ]
     handles += [
         Line2D([], [], color="0.3", linestyle=styles[value], label=value)
-        for value in _first(curve.value for curve in curves)
+        for value in _first(curve.value for curve in study.shown)
     ]
     drawing.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)

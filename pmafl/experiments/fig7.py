@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from pmafl.experiments.drawing import panels, shared_legend, wireless_bars
-from pmafl.experiments.policies import draw_accuracies, policy_curves
+from pmafl.experiments.policies import draw_accuracies, draw_policies, policy_curves
 from pmafl.experiments.study import Curve, Scale, Study
 
 DATASETS = ("mnist", "cifar10")
@@ -16,6 +16,8 @@ def curves(scale: Scale) -> list[Curve]:
 
 
 def draw(study: Study) -> Figure:
+    if not study.shown:
+        return draw_policies(study)
     drawing, (left, middle, right) = panels(3)
     draw_accuracies(study, left, middle)
     wireless_bars(right, study, "scheduled_samples_per_round")

@@ -30,6 +30,7 @@ def make(
         f"{name} {scale.suffix}", *where, unfinished=archive.unfinished, after=keeper(archive, file)
     ) as run:
         study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run, archive)
+        archive.forget_without_allocations(allocation_jobs(study))
         run(distinct([*study.wireless, *wanted(study.jobs, only)]))
     archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
     return report.write(study, figure, results, commands)

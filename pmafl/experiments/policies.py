@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import lines, panels, same_limits, shared_legend
+from pmafl.experiments.drawing import WIRELESS, lines, panels, same_limits, shared_legend, wireless_bars
 from pmafl.experiments.study import Curve, Scale, Study
 
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 2, "cifar10": 5}
 OCEAN_SPLIT = "ocean, best fixed split"
+METHODS = {name: name for name in ("set-expansion", "ocean", "rs-wel", "dual", "steady")} | {
+    OCEAN_SPLIT: "ocean"
+}
 
 
 def policy_curves(
@@ -17,33 +20,36 @@ def policy_curves(
 ) -> list[Curve]:
     """The paper's three policies and three of ours, each for all values of a setting.
 
-    RS-WEL knows neither budgets nor V: where the setting is one of those, its run is the same for all values.
+    RS-WEL knows neither budgets nor V, and `steady` no V: there their runs are the same for all values, and
+    are drawn once.
     """
-    found, often = [], {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
-    for value in values:
-        shown = pattern.format(value)
-        settings = {key: value, **often}
-        alone = settings if matters_to_rs_wel else often
-        found += [
-            Curve("set-expansion", shown, {**settings, "policy.name": "set-expansion"}),
-            Curve("ocean", shown, {**settings, "policy.name": "ocean"}),
-            Curve(
-                "rs-wel",
-                shown,
-                {**alone, "policy.name": "rs-wel"},
-                drawn=matters_to_rs_wel or value == values[0],
-                style=None if matters_to_rs_wel else "-.",
-            ),
-            Curve("dual", shown, {**settings, "policy.name": "dual"}, ours=True),
-            Curve("steady", shown, {**settings, "policy.name": "steady"}, ours=True),
-            Curve(OCEAN_SPLIT, shown, {**settings, "policy.name": "ocean"}, ours=True, tuned=True),
-        ]
-    return found
+    often = {"run.evaluate_every": ROUNDS_BETWEEN_EVALUATIONS[scale.dataset]}
+    unaware = {"steady"} if key == "policy.tradeoff" else set[str]()
+    unaware |= set() if matters_to_rs_wel else {"rs-wel"}
+    return [
+        Curve(
+            method,
+            pattern.format(value),
+            {**often, **({} if policy in unaware else {key: value}), "policy.name": policy},
+            ours=method not in ("set-expansion", "ocean", "rs-wel"),
+            tuned=method == OCEAN_SPLIT,
+            drawn=policy not in unaware or value == values[0],
+            style="-." if policy in unaware else None,
+        )
+        for value in values
+        for method, policy in METHODS.items()
+    ]
 
 
 def draw_policies(study: Study) -> Figure:
-    drawing, (left, right) = panels()
-    draw_accuracies(study, left, right)
+    """Accuracies; where no run has learned, what needs no learning."""
+    drawing, axes = panels()
+    if study.shown:
+        draw_accuracies(study, *axes)
+    else:
+        for panel, metric in zip(axes, WIRELESS, strict=True):
+            wireless_bars(panel, study, metric)
+            panel.set_yscale("log")
     shared_legend(drawing, study)
     return drawing
 

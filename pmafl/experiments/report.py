@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,14 +84,18 @@ def write(study: Study, figure: ModuleType, results: Path, commands: Mapping[str
 
 
 def title(study: Study) -> str:
-    """Figure, data set and scale in one line."""
+    """Figure, data set and scale in one line, with as many seeds as are done."""
     number, dataset = study.name.removeprefix("fig"), study.scale.dataset
-    return f"Figure {number}, {NAMES[dataset]}, {how_much(study.scale)}"
+    done = {len(study.learned(curve)) for curve in study.shown} or {0}
+    return f"Figure {number}, {NAMES[dataset]}, {how_much(study.scale, done)}"
 
 
-def how_much(scale: Scale) -> str:
-    """A scale in words."""
-    parts = [f"{scale.rounds} rounds", f"{scale.seeds} seed{'s' * (scale.seeds > 1)}"]
+def how_much(scale: Scale, done: Collection[int] = ()) -> str:
+    """A scale in words, with the numbers of seeds that are done, or else all."""
+    done = done or {scale.seeds}
+    fewest, most = min(done), max(done)
+    seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most != 1)}"
+    parts = [f"{scale.rounds} rounds", seeds if most else "without learning"]
     parts += [f"training with {scale.devices} devices"] * (scale.fewer_devices != {})
     parts += ["stated training"] * (scale.reading == "stated")
     return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])

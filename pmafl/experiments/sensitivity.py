@@ -6,7 +6,7 @@ training have accuracies. What comes out is one page with a picture, a table and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pmafl.display import running
 from pmafl.experiments.archive import Archive, Kept, keeper
 from pmafl.experiments.making import Where
 from pmafl.experiments.policies import OCEAN_SPLIT
+from pmafl.experiments.report import NAMES
 from pmafl.experiments.study import (
     Curve,
     NotRun,
@@ -34,6 +35,7 @@ from pmafl.files import write_atomically
 from pmafl.plots import STYLE
 
 PAGE = "SENSITIVITY.md"
+FEWEST_SEEDS = 2  # one has no interval
 SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
 WHOLE = 1000  # from which on numbers are written without decimals
 SET_EXPANSION = "set-expansion"
@@ -44,6 +46,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "dual": {"policy.name": "dual"},
 }
 RULES = ("least-energy", "minimum-band")
+PRESET, HIGHEST_CLOCK = "the preset", "highest clock"
+COVERED = (RULES[0], HIGHEST_CLOCK, OCEAN_SPLIT)
 TRAININGS: dict[str, dict[str, Any]] = {
     "whole batches, momentum 0.9": {},
     "whole batches, no momentum": {"learning.momentum": 0.0},
@@ -154,7 +158,7 @@ def _tradeoff(dataset: str) -> Question:
 def _oceans(dataset: str) -> Question:
     methods = {
         SET_EXPANSION: POLICIES[SET_EXPANSION],
-        "ocean, highest clock": POLICIES["ocean"],
+        f"ocean, {HIGHEST_CLOCK}": POLICIES["ocean"],
         OCEAN_SPLIT: POLICIES[OCEAN_SPLIT],
         "ocean, frames of 20": {"policy.name": "ocean", "policy.options": {"frame": 20}},
         "ocean, rising weights": {
@@ -163,7 +167,7 @@ def _oceans(dataset: str) -> Question:
         },
     }
     pairs = tuple((SET_EXPANSION, other) for other in list(methods)[1:])
-    return Question("ocean", "How OCEAN is read", dataset, _grid(methods, {"the preset": {}}), pairs)
+    return Question("ocean", "How OCEAN is read", dataset, _grid(methods, {PRESET: {}}), pairs)
 
 
 def _training() -> Question:
@@ -195,15 +199,17 @@ def evidence_file(question: Question) -> str:
 
 def write(results: Path, amount: Amount) -> Path:
     """The page and its pictures, from what is kept."""
-    archive, parts = Archive(results), [HEAD]
+    archive, answers, parts = Archive(results), [], []
     for question in questions():
         try:
             answer = Answer(question, _study(question, amount, Path(), lambda jobs: None, archive))
             parts.append(_section(answer, _draw(answer, results).name))
+            answers.append(answer)
         except NotRun:
             parts.append(f"## {question.title} ({question.dataset})\n\nNot run.\n")
+    surviving = "\n".join(f"- {said}" for said in survivals(answers))
     path = results / PAGE
-    write_atomically(path, "\n".join(parts).encode())
+    write_atomically(path, "\n".join([HEAD, surviving, "", *parts]).encode())
     return path
 
 
@@ -220,8 +226,8 @@ class Answer:
                 job.seed: kept for job in of_it if (kept := study.archive.find(job))
             }
         common = set.intersection(*(set(by_seed) for by_seed in known.values()))
-        if not common:
-            raise NotRun(f"{question.name} has no seed of which every run is kept")
+        if len(common) < FEWEST_SEEDS:
+            raise NotRun(f"{question.name} has {len(common)} seeds of which every run is kept")
         self.seeds = len(common)
         self._kept = {name: [by_seed[seed] for seed in sorted(common)] for name, by_seed in known.items()}
 
@@ -246,7 +252,7 @@ def _section(answer: Answer, picture: str) -> str:
         "",
         f"{answer.seeds} seeds.",
         "",
-        f"![]({picture})",
+        f"![{names[0]} of every method at every choice]({picture})",
         "",
     ]
     for name, metric in zip(names, metrics, strict=True):
@@ -261,18 +267,44 @@ def _section(answer: Answer, picture: str) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     """Where one method is above, level with and below another; the whole interval decides."""
     question = answer.question
-    unit, what = ("points", "ends") if question.learns else ("%", "schedules")
+    unit, what = (" points", "ends") if question.learns else ("%", "schedules")
     for one, other in question.against:
         places: dict[str, list[str]] = {"above": [], "level with": [], "below": []}
         for value in question.values:
             found = answer.difference(one, other, value)
-            half_width = 0.0 if np.isnan(found.half_width) else found.half_width
-            where = (
-                "above" if found.mean > half_width else "below" if found.mean < -half_width else "level with"
-            )
-            places[where].append(f"{value} ({found.mean:+.3g}{'' if unit == '%' else ' '}{unit})")
+            places[_standing(found)].append(f"{value} ({found.mean:+.3g}{unit})")
         said = (f"{where} {other} at {_list(at)}" for where, at in places.items() if at)
         yield f"{one} {what} {'; '.join(said)}."
+
+
+def survivals(answers: Sequence[Answer]) -> Iterator[str]:
+    """Of each claim, under how many choices of all questions it holds, and which ones it does not survive."""
+    for claim, is_about in CLAIMS:
+        count, lost = 0, dict[str, list[str]]()
+        for answer in answers:
+            question = answer.question
+            for one, other in (pair for pair in question.against if is_about(*pair)):
+                reading = other.partition(", ")[2] if other != OCEAN_SPLIT else ""
+                for value in question.values:
+                    count += 1
+                    if _standing(answer.difference(one, other, value)) != "above":
+                        name = ", ".join(part for part in (value, reading) if part)
+                        lost.setdefault(NAMES[question.dataset], []).append(name)
+        if count:
+            held = count - sum(map(len, lost.values()))
+            said = "; ".join(f"not on {dataset} with {_list(names)}" for dataset, names in lost.items())
+            yield f"**{claim}** holds under {held} of {count} choices{f'; {said}' * bool(lost)}."
+
+
+def _of_oceans(one: str, other: str) -> bool:
+    """Whether a pair is about OCEAN without its best split, and not at the preset, which others have too."""
+    return one.startswith(SET_EXPANSION) and other.startswith("ocean") and not other.endswith(COVERED)
+
+
+def _standing(found: Estimate) -> str:
+    if abs(found.mean) <= found.half_width:
+        return "level with"
+    return "above" if found.mean > 0 else "below"
 
 
 def _list(items: Sequence[str]) -> str:
@@ -281,8 +313,7 @@ def _list(items: Sequence[str]) -> str:
 
 def _shown(found: Estimate) -> str:
     mean, width = (".0f", ".0f") if abs(found.mean) >= WHOLE else (".4g", ".2g")
-    number = f"{found.mean:{mean}}"
-    return number if np.isnan(found.half_width) else f"{number} ± {found.half_width:{width}}"
+    return f"{found.mean:{mean}} ± {found.half_width:{width}}"
 
 
 def _draw(answer: Answer, results: Path) -> Path:
@@ -300,7 +331,7 @@ def _draw(answer: Answer, results: Path) -> Path:
         for index, method in enumerate(question.methods):
             found = [estimate(answer.numbers(method, value, metric)) for value in question.values]
             places = np.arange(len(found)) + width * (index - len(question.methods) / 2 + 0.5)
-            heights, errors = [one.mean for one in found], np.nan_to_num([one.half_width for one in found])
+            heights, errors = [one.mean for one in found], [one.half_width for one in found]
             axes.bar(places, heights, width, yerr=errors, color=f"C{index}", label=method)
         axes.set_xticks(range(len(question.values)), question.values)
         axes.set(ylabel=label, title=f"{question.title} ({question.dataset})")
@@ -311,6 +342,17 @@ def _draw(answer: Answer, results: Path) -> Path:
     return path
 
 
+# What is claimed, and which pairs of methods it is about.
+CLAIMS: tuple[tuple[str, Callable[[str, str], bool]], ...] = (
+    ("Set expansion schedules more samples than OCEAN", _of_oceans),
+    (
+        "Set expansion schedules more samples than OCEAN with its best fixed split",
+        lambda one, other: (one, other) == (SET_EXPANSION, OCEAN_SPLIT),
+    ),
+    ("PMA-FL ends above FedRep", lambda one, other: one == "pma" and other.startswith("fedrep")),
+    ("PMA-FL ends above FedAvg", lambda one, other: (one, other) == ("pma", "fedavg")),
+)
+
 HEAD = """# What the results hinge on
 
 Written by `pmafl reproduce sensitivity` from the runs that are kept in `evidence/`. Each choice that the
@@ -318,4 +360,6 @@ paper leaves open is varied alone, all else as in the preset; after ± half the 
 over seeds. The sentences below a table are made from its numbers: "above" and "below" mean that the whole
 interval of the paired difference lies there. Samples and energy need no learning: a policy that schedules
 more samples for the same budgets is what the paper's accuracies rest on.
+
+## Which claims survive which choices
 """

@@ -35,6 +35,7 @@ TUNING_SEEDS = range(1001, 1004)  # none of those in the figures
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 5, "cifar10": 10}  # where algorithms are compared
 LAST_PART = 0.2  # of the rounds: their mean is what a run ends with, since some algorithms swing
 WIRELESS_ONLY = {"run.learning": "none", "run.checkpoint_every": 1000, "run.evaluate_every": 1}
+HOW_DEVICES_TRAIN = {*READINGS["stated"], "learning.precision"}  # nothing of it changes who takes part
 OWN_KEYS = {"run.rounds", "run.seed", "run.learning", "run.wireless", "policy.options"}
 Run = Callable[[Sequence[Job]], None]
 
@@ -214,8 +215,8 @@ def _wireless_jobs(curves: Iterable[Curve], scale: Scale, out: Path) -> tuple[Jo
 
 def _jobs(curve: Curve, scale: Scale, extra: Mapping[str, Any], seeds: Iterable[int], out: Path) -> list[Job]:
     settings = {**scale.settings(curve), **extra}
-    if "run.learning" in extra:  # how devices would train plays no part: readings share these runs
-        settings = {key: value for key, value in settings.items() if key not in READINGS["stated"]}
+    if "run.learning" in extra:  # readings and precisions share these runs
+        settings = {key: value for key, value in settings.items() if key not in HOW_DEVICES_TRAIN}
     jobs = comparison.grid(scale.dataset, settings, {}, seeds, out)
     return [replace(job, variation=(("method", curve.method), ("value", curve.value))) for job in jobs]
 
@@ -261,7 +262,7 @@ def _tuned(curve: Curve, trials: Mapping[float, Sequence[Job]], archive: Archive
 def _must(archive: Archive, job: Job) -> Kept:
     found = archive.find(job)
     if found is None:
-        raise NotRun(f"{job.directory} is not finished")
+        raise NotRun("who takes part is not known of all its runs")
     return found
 
 

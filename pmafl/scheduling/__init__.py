@@ -39,7 +39,7 @@ from pmafl.scheduling.reasons import left_out
 from pmafl.scheduling.round_robin import round_robin
 from pmafl.scheduling.rs_wel import rs_wel
 from pmafl.scheduling.schema import definitions, schema
-from pmafl.scheduling.set_expansion import set_expansion
+from pmafl.scheduling.set_expansion import set_expansion, sets_solved
 from pmafl.scheduling.steady import steady
 from pmafl.scheduling.uniform import choose_uniformly, uniform
 from pmafl.wireless import Index
@@ -65,6 +65,7 @@ __all__ = [
     "left_out",
     "read_question",
     "schema",
+    "sets_solved",
     "tell",
     "write",
 ]

@@ -11,9 +11,7 @@ from pmafl.errors import InputError
 from pmafl.scheduling.decision import member_objective
 from pmafl.wireless import Array, RoundProblem
 
-BLOCK = 32  # sets solved together
-
-
+BLOCK = 32
 EMPTY_QUEUES = {"least-energy": True, "minimum-band": False}  # what to do in a set where all queues are empty
 
 
@@ -35,6 +33,7 @@ def expand(
     min_share: Array,
     allocator: Allocator,
     spare_energy: bool = True,
+    block: int = BLOCK,
 ) -> Allocation:
     """The best of the sets made by adding devices in order of rank.
 
@@ -49,6 +48,7 @@ def expand(
         min_share: share that each device needs at least, under the allocator's rules.
         allocator: solves the sets.
         spare_energy: see `spares_energy`.
+        block: sets solved together; with 1 none is solved that the algorithm does not ask for.
     """
     wanted = (min_share <= 1) & (problem.samples > 0)
     free = np.flatnonzero(wanted & (problem.queue_j == 0))
@@ -67,7 +67,7 @@ def expand(
     best, losses = solve(range(length, length + 1))
     best_objective = losses.sum()
     while length < fitting:
-        lengths = range(length + 1, min(length + BLOCK, fitting) + 1)
+        lengths = range(length + 1, min(length + block, fitting) + 1)
         allocation, losses = solve(lengths)
         objectives = allocation.sets.sum(losses)
         last_loss = losses[np.cumsum(allocation.sets.size) - 1]

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from pmafl.allocation import ALLOCATORS, NOT_ZERO, Frontier, awake, frontiers, time_division, without_upload
+from pmafl.allocation import (
+    ALLOCATORS,
+    NOT_ZERO,
+    Allocation,
+    Frontier,
+    Sets,
+    awake,
+    frontiers,
+    time_division,
+    without_upload,
+)
 from pmafl.errors import InputError
 from pmafl.scheduling.decision import Decision, Plain, decide
 from pmafl.scheduling.expansion import expand, spares_energy
@@ -21,12 +31,30 @@ def set_expansion(inner: str = "joint", empty_queues: str = "least-energy") -> P
 
     def schedule(problem: RoundProblem, rng: np.random.Generator) -> Decision:
         frontier = frontiers(problem)
-        queue_j = np.maximum(problem.queue_j, NOT_ZERO)
-        rank = np.log(queue_j) + log_energy(frontier, 1 / problem.devices)
+        rank = _rank(problem, frontier)
         allocation = expand(problem, frontier, rank, frontier.min_share, allocator, spare_energy)
         return decide(problem, "set-expansion", allocation)
 
     return schedule
+
+
+def sets_solved(problem: RoundProblem) -> int:
+    """For how many sets Algorithm 2 solves the allocation P6 in a round, one after the other as printed."""
+    frontier, allocator, solved = frontiers(problem), ALLOCATORS["joint"](), 0
+
+    def counting(frontier: Frontier, sets: Sets, weights: Array) -> Allocation:
+        nonlocal solved
+        solved += int(np.count_nonzero(sets.size))
+        return allocator(frontier, sets, weights)
+
+    expand(problem, frontier, _rank(problem, frontier), frontier.min_share, counting, block=1)
+    return solved
+
+
+def _rank(problem: RoundProblem, frontier: Frontier) -> Array:
+    """Log of queue times estimated energy."""
+    rank: Array = np.log(np.maximum(problem.queue_j, NOT_ZERO)) + log_energy(frontier, 1 / problem.devices)
+    return rank
 
 
 def log_energy(frontier: Frontier, share: float) -> Array:

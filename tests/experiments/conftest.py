@@ -21,9 +21,9 @@ def everything():
     return Archive(Path("nowhere"), directories=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_splits():
-    """What is tried for OCEAN takes more runs than all curves together."""
+    """What is tried for OCEAN takes more runs than all curves together. Other directories' tests need all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "SPLITS", (0.5, 0.9, 0.98))
         patch.setattr(study, "TUNING_SEEDS", range(1001, 1002))

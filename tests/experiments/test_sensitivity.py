@@ -3,9 +3,10 @@
 import pytest
 
 from pmafl import comparison
+from pmafl.comparison import Estimate
 from pmafl.experiments import sensitivity
 from pmafl.experiments.sensitivity import Amount, Question
-from pmafl.experiments.study import Scale
+from pmafl.experiments.study import Curve, Scale
 from tests.processes import one_after_another
 
 HERE = ("local", 1, None)
@@ -57,3 +58,36 @@ def test_the_page_has_the_numbers_of_the_runs_and_is_made_again_without_them(ask
 
 def test_what_was_not_run_is_said(asked, tmp_path):
     assert sensitivity.write(tmp_path, asked[0]).read_text().count("Not run.") == 2
+
+
+class Known:
+    """An answer with given differences."""
+
+    def __init__(self, question, differences):
+        self.question = question
+        self.differences = differences
+
+    def difference(self, one, other, value):
+        return self.differences[one, other, value]
+
+
+def test_it_is_said_which_choices_a_claim_does_not_survive():
+    above, level, below = Estimate(5, 1), Estimate(5, 6), Estimate(-5, 1)
+    found = {sensitivity.OCEAN_SPLIT: below, "ocean, highest clock": below, "ocean, frames of 20": level}
+    pairs = tuple(("set-expansion", other) for other in found)
+    values = (Curve("x", "the preset", {}),)
+    oceans = Known(
+        Question("ocean", "", "cifar10", values, pairs),
+        {(*pair, "the preset"): found[pair[1]] for pair in pairs},
+    )
+    values, pair = (Curve("x", "whole", {}), Curve("x", "batches", {})), ("pma", "fedavg")
+    training = Known(
+        Question("training", "", "mnist", values, (pair,)),
+        {(*pair, "whole"): above, (*pair, "batches"): above},
+    )
+    more = "Set expansion schedules more samples than OCEAN"
+    assert list(sensitivity.survivals([oceans, training])) == [
+        f"**{more}** holds under 0 of 1 choices; not on CIFAR-10 with the preset, frames of 20.",
+        f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 with the preset.",
+        "**PMA-FL ends above FedAvg** holds under 2 of 2 choices.",
+    ]

@@ -10,7 +10,7 @@ import pytest
 
 from pmafl import comparison, runs
 from pmafl.errors import InputError
-from pmafl.experiments import FIGURES, figure_module, report, study
+from pmafl.experiments import FIGURES, drawing, figure_module, report, study
 from pmafl.experiments.policies import OCEAN_SPLIT
 from pmafl.experiments.study import Scale
 from tests.experiments.conftest import everything, run_here
@@ -192,7 +192,7 @@ def test_a_figure_leaves_pictures_numbers_and_what_made_it(name, make, small, tm
     assert (tmp_path / f"{name}-mnist-wireless.csv").exists() == figure_module(name).SCHEDULING
 
 
-@pytest.mark.parametrize("methods", [["dual"], ["ocean", "dual"], []])
+@pytest.mark.parametrize("methods", [["dual"], ["ocean", "dual"]])
 def test_a_part_of_a_figure_is_drawn_in_the_colours_of_the_whole(fig7, methods):
     some = tuple(job for job in fig7.jobs if job.variation[0][1] in methods)
     part = replace(fig7, jobs=some)
@@ -208,6 +208,12 @@ def test_a_part_of_a_figure_is_drawn_in_the_colours_of_the_whole(fig7, methods):
         assert {line.get_color() for line in axes.lines} <= {colours[0][name] for name in names}
 
 
+def test_without_a_run_that_learned_samples_and_energy_are_drawn(fig7):
+    picture = figure_module("fig7").draw(replace(fig7, jobs=()))
+    assert [axes.get_ylabel() for axes in picture.axes] == list(drawing.WIRELESS.values())
+    assert all(len(axes.patches) == len(fig7.curves) for axes in picture.axes)
+
+
 @pytest.mark.parametrize("key", ["fleet.budget_j", "run.rounds", "policy.options.compute_fraction"])
 def test_what_the_figure_sets_cannot_be_overridden(key, tmp_path):
     scale = Scale("mnist", overrides={key: 1})
@@ -217,13 +223,25 @@ def test_what_the_figure_sets_cannot_be_overridden(key, tmp_path):
         )
 
 
-def test_both_readings_share_the_runs_without_learning(tmp_path):
+def test_readings_and_precisions_share_the_runs_without_learning(tmp_path):
     curve = next(c for c in figure_module("fig5").curves(Scale("cifar10")) if c.method == "dual")
     names = {
-        study._jobs(curve, Scale("cifar10", reading), study.WIRELESS_ONLY, [1], tmp_path)[0].directory
+        study._jobs(curve, scale, study.WIRELESS_ONLY, [1], tmp_path)[0].directory
         for reading in study.READINGS
+        for scale in (
+            Scale("cifar10", reading),
+            Scale("cifar10", reading, overrides={"learning.precision": "bf16"}),
+        )
     }
     assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [((), "10 seeds"), ({0}, "without learning"), ({1}, "1 seed"), ({3, 1}, "1 to 3 seeds")],
+)
+def test_a_title_says_how_many_seeds_are_done(done, said):
+    assert report.how_much(Scale("mnist", seeds=10), done) == f"100 rounds, {said}"
 
 
 def test_a_short_run_is_evaluated_at_its_end():

@@ -13,7 +13,7 @@ from tests.page.pages import RESULTS, data_of
 @pytest.fixture
 def results(tmp_path):
     """The claims and one figure."""
-    for name in ("CLAIMS.json", "fig2-mnist.json", "fig2-mnist.csv"):
+    for name in ("CLAIMS.json", "fig4-cifar10.json", "fig4-cifar10.csv"):
         (tmp_path / name).write_bytes((RESULTS / name).read_bytes())
     return tmp_path
 
@@ -25,12 +25,12 @@ def test_claims_and_curves_are_those_of_the_files(results):
         (c["claim"], c["number"], c["verdict"]) for c in claims
     ]
     (figure,) = data["shown"]
-    first = (results / "fig2-mnist.csv").read_text().splitlines()[1].split(",")
+    first = (results / "fig4-cifar10.csv").read_text().splitlines()[1].split(",")
     assert figure["lines"][0] == f"{first[0]}, {first[1]}"
     np.testing.assert_allclose(figure["curves"][0]["accuracy_mean"][0], float(first[4]))
 
 
-@pytest.mark.parametrize("name", ["CLAIMS.json", "fig2-mnist.csv"])
+@pytest.mark.parametrize("name", ["CLAIMS.json", "fig4-cifar10.csv"])
 @pytest.mark.parametrize("content", ["[1]", "{", "method,value,round\na,b,<script>\n"])
 def test_damaged_results_are_one_line(results, name, content):
     (results / name).write_text(content)

@@ -5,14 +5,14 @@ import pytest
 
 from pmafl.allocation.frontier import frontiers
 from pmafl.errors import InputError
-from pmafl.scheduling import allocate_given, find_policy
+from pmafl.scheduling import allocate_given, find_policy, sets_solved
 from pmafl.scheduling.set_expansion import log_energy
 from tests.p6_reference import Devices
 from tests.problems import cell_problem
 
 
 def transcription(problem):
-    """Algorithm 2 line by line: one device at a time, every set solved from scratch."""
+    """Algorithm 2 line by line: one device at a time, every set solved from scratch; and how many were."""
     frontier = frontiers(problem)
     able = frontier.min_share <= 1
     free = np.flatnonzero(able & (problem.queue_j == 0))
@@ -22,26 +22,27 @@ def transcription(problem):
     estimate = np.log(np.maximum(problem.queue_j, 1e-300)) + log_energy(frontier, 1 / problem.devices)
     chosen = np.zeros(problem.devices, bool)
     chosen[free] = True
-    found = [allocate_given(problem, chosen, "test")]
+    found, solved = [allocate_given(problem, chosen, "test")], int(free.size > 0)
     for device in sorted(np.flatnonzero(able & (problem.queue_j > 0)), key=lambda d: estimate[d]):
         chosen = chosen.copy()
         chosen[device] = True
         if frontier.min_share[chosen].sum() > 1:
             break
-        decision = allocate_given(problem, chosen, "test")
+        decision, solved = allocate_given(problem, chosen, "test"), solved + 1
         if problem.queue_j[device] * decision.energy_j[device] > problem.value[device]:
             break
         found.append(decision)
-    return min(found, key=lambda decision: decision.objective)
+    return min(found, key=lambda decision: decision.objective), solved
 
 
 def test_it_is_the_papers_algorithm_2():
     rng = np.random.default_rng(0)
     for _ in range(60):
         problem = cell_problem(rng, int(rng.integers(1, 40)))
-        decision, expected = find_policy("set-expansion")(problem, rng), transcription(problem)
+        decision, (expected, solved) = find_policy("set-expansion")(problem, rng), transcription(problem)
         assert decision.scheduled_devices == expected.scheduled_devices
         assert decision.objective == pytest.approx(expected.objective, rel=1e-9)
+        assert sets_solved(problem) == solved <= problem.devices
 
 
 def test_the_estimate_is_the_energy_of_an_equal_share_where_that_is_possible():
