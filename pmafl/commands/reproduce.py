@@ -22,8 +22,8 @@ def reproduce(
         What,
         typer.Argument(
             metavar="FIGURE|all|figures|claims|sensitivity",
-            help="fig2 to fig7 or all of them; sensitivity: what the results hinge on; "
-            "figures or claims: made again from what is kept, in seconds.",
+            help="fig2 to fig7 or all of them; sensitivity: what the results hinge on; figures (these and "
+            "the page of sensitivity) or claims: made again from what is kept, in seconds.",
         ),
     ],
     dataset: Annotated[
@@ -47,7 +47,10 @@ def reproduce(
     ] = "chosen",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run these curves alone, as in 'pma, 10 of *' or '!rs-wel*'; may be repeated."),
+        typer.Option(
+            help="Run these curves alone, as in 'pma, 10 of *' or '!rs-wel*', or these questions of "
+            "sensitivity, as in 'ocean, *'; may be repeated."
+        ),
     ] = None,
     set_: SetOption = None,
     out: Annotated[Path, typer.Option(help="Directory of the runs; done runs in it are kept.")] = Path(
@@ -68,18 +71,18 @@ def reproduce(
     from pmafl import comparison
     from pmafl.experiments import FIGURES, figure_module, report
     from pmafl.experiments.making import draw_again, make, written
-    from pmafl.experiments.sensitivity import Amount
-    from pmafl.experiments.study import Scale, planned
+    from pmafl.experiments.sensitivity import Amount, any_kept
+    from pmafl.experiments.study import Scale, check_patterns, planned
 
     if what == "claims":
         return _write_claims(results or RESULTS)
     if what == "figures":
         for sentence in draw_again(results or RESULTS):
             typer.echo(sentence)
-        return
+        return _write_sensitivity(results or RESULTS, Amount()) if any_kept(results or RESULTS) else None
     if what == "sensitivity":
         amount = Amount(seeds, wireless_seeds, rounds, assignments(set_))
-        return _ask(amount, only or ["*"], out, results or RESULTS, (engine, workers, address))
+        return _ask(amount, only or [], out, results or RESULTS, (engine, workers, address))
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
@@ -89,24 +92,30 @@ def reproduce(
         ]
     if not chosen:
         raise InputError(f"{what} has nothing for --dataset {dataset or 'mnist'} with --reading {reading}")
+    scales = {
+        (name, one): Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
+        for name, one in chosen
+    }
+    curves = {(name, one): figure_module(name).curves(scale) for (name, one), scale in scales.items()}
+    check_patterns(only or [], dict.fromkeys(curve.name for each in curves.values() for curve in each))
     places, jobs = {}, []
-    for name, one in chosen:
-        scale = Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
+    for (name, one), scale in scales.items():
         place = results or RESULTS
         if results is None and (more := report.holds_more(name, scale, place)):
             place = out / "results"
             typer.echo(f"{more}, and is kept; this goes to {place}")
         report.check_place(name, scale, place)
-        places[name, scale.dataset] = scale, place
-        jobs += planned(figure_module(name).curves(scale), scale, out, figure_module(name).SCHEDULING)
+        places[name, one] = place
+        jobs += planned(curves[name, one], scale, out, figure_module(name).SCHEDULING)
     comparison.check(jobs, engine)
-    for (name, _), (scale, place) in places.items():
+    for (name, one), scale in scales.items():
         whole = Scale(scale.dataset, scale.reading)
         commands = {
             "command": _command(name, scale, set_ or []),
             "full_scale_command": _command(name, whole, []),
         }
-        picture = make(name, scale, out, place, commands, only or [], (engine, workers, address))
+        where = (engine, workers, address)
+        picture = make(name, scale, out, places[name, one], commands, only or [], where)
         typer.echo(written(picture))
 
 
@@ -121,13 +130,19 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
 
 def _ask(amount: "Amount", only: list[str], out: Path, results: Path, where: "Where") -> None:
     """The questions whose name and data set match, then the page of all that are kept."""
-    from fnmatch import fnmatch
+    from pmafl.experiments import sensitivity
+    from pmafl.experiments.study import check_patterns, matching
 
+    questions = {f"{question.name}, {question.dataset}": question for question in sensitivity.questions()}
+    check_patterns(only, questions)
+    for name in matching(questions, only):
+        sensitivity.make(questions[name], amount, out, results, where)
+    _write_sensitivity(results, amount)
+
+
+def _write_sensitivity(results: Path, amount: "Amount") -> None:
     from pmafl.experiments import sensitivity
 
-    for question in sensitivity.questions():
-        if any(fnmatch(f"{question.name}, {question.dataset}", pattern) for pattern in only):
-            sensitivity.make(question, amount, out, results, where)
     typer.echo(f"{sensitivity.write(results, amount)} is written")
 
 

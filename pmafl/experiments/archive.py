@@ -83,6 +83,16 @@ class Kept:
         return np.array(self.columns[name], dtype=np.float64)
 
 
+def files_of(results: Path, names: str = "*") -> list[Path]:
+    """The files of evidence, of all figures or of those with such names."""
+    return sorted((results / FOLDER).glob(f"{names}.jsonl.gz"))
+
+
+def check_kept(results: Path) -> None:
+    if not files_of(results):
+        raise InputError(f"{results / FOLDER}: holds no runs; make a figure first (pmafl reproduce fig5)")
+
+
 class Archive:
     """The runs that are kept in a directory of results; with `directories`, also those that are there.
 
@@ -98,7 +108,7 @@ class Archive:
         beside: Sequence[Path] = (),
     ) -> None:
         self.folder = results / FOLDER
-        self._folders = [self.folder, *(other / FOLDER for other in beside)]
+        self._places = [results, *beside]
         self._directories = directories
         self._needed = set(needed)
         self._from_directories: dict[Path, Kept] = {}
@@ -106,7 +116,7 @@ class Archive:
     @cached_property
     def _kept(self) -> dict[str, Kept]:
         found: dict[str, Kept] = {}
-        for path in (path for folder in self._folders for path in sorted(folder.glob("*.jsonl.gz"))):
+        for path in (path for place in self._places for path in files_of(place)):
             found |= {kept.key: _richer(kept, found.get(kept.key)) for kept in _read(path)}
         return {key: kept for key, kept in found.items() if self._needed <= set(kept.columns)}
 

@@ -17,8 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
-from pmafl.errors import InputError
-from pmafl.experiments.archive import FOLDER, Archive, rounded
+from pmafl.experiments.archive import Archive, check_kept, rounded
 from pmafl.experiments.evidence import Evidence, load_study
 from pmafl.experiments.reasons import reason
 from pmafl.experiments.report import how_much, title
@@ -292,8 +291,7 @@ devices" are a tenth and a half of those that train; numbers of the wireless sid
 
 def write_claims(claims: Sequence[Claim], results: Path) -> Path:
     """`CLAIMS.md` and `CLAIMS.json`, from what is kept beside the figures."""
-    if not any((results / FOLDER).glob("*.jsonl.gz")):
-        raise InputError(f"{results / FOLDER}: holds no runs; make a figure first (pmafl reproduce fig5)")
+    check_kept(results)
     rows = judge(claims, results)
     write_atomically(results / "CLAIMS.json", (json.dumps(rows, indent=1) + "\n").encode())
     path = results / "CLAIMS.md"

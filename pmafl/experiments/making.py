@@ -8,7 +8,7 @@ from typing import Literal
 
 from pmafl.display import running
 from pmafl.experiments import FIGURES, figure_module, report
-from pmafl.experiments.archive import Archive, keeper
+from pmafl.experiments.archive import Archive, check_kept, keeper
 from pmafl.experiments.evidence import allocation_jobs, commands_of, load_study
 from pmafl.experiments.study import READINGS, NotRun, Scale, distinct, manifest_path, prepare, wanted
 
@@ -38,6 +38,7 @@ def make(
 
 def draw_again(results: Path) -> Iterator[str]:
     """Every figure that has been made, from what is kept, and what is said of each."""
+    check_kept(results)
     archive = Archive(results)
     for name in FIGURES:
         figure = figure_module(name)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.display import running
-from pmafl.experiments.archive import Archive, Kept, keeper
+from pmafl.experiments.archive import Archive, Kept, files_of, keeper
 from pmafl.experiments.making import Where
 from pmafl.experiments.policies import OCEAN_SPLIT
 from pmafl.experiments.report import NAMES
@@ -195,6 +195,10 @@ def _study(question: Question, amount: Amount, out: Path, run: Run, archive: Arc
 
 def evidence_file(question: Question) -> str:
     return f"sensitivity-{question.name}-{question.dataset}"
+
+
+def any_kept(results: Path) -> bool:
+    return bool(files_of(results, "sensitivity-*"))
 
 
 def write(results: Path, amount: Amount) -> Path:

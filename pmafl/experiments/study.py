@@ -8,7 +8,7 @@ which knows runs whose directories are gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
@@ -69,6 +69,10 @@ class Curve:
     tuned: bool = False
     drawn: bool = True
     style: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}, {self.value}"
 
 
 @dataclass(frozen=True)
@@ -272,15 +276,33 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
 
 
 def wanted(jobs: Iterable[Job], patterns: Sequence[str]) -> list[Job]:
-    """The jobs of curves "METHOD, VALUE" that match a pattern, and none of those that begin with !."""
+    """The jobs of curves "METHOD, VALUE" that are meant."""
+    jobs = list(jobs)
+    names = [", ".join(str(value) for _, value in job.variation) for job in jobs]
+    meant = set(matching(names, patterns))
+    return [job for job, name in zip(jobs, names, strict=True) if name in meant]
+
+
+def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """The names that match a pattern, and none of the patterns that begin with !."""
     some = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
     none = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
+    return [
+        name
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in some)
+        and not any(fnmatch(name, pattern) for pattern in none)
+    ]
 
-    def chosen(job: Job) -> bool:
-        name = ", ".join(str(value) for _, value in job.variation)
-        return any(fnmatch(name, p) for p in some) and not any(fnmatch(name, p) for p in none)
 
-    return [job for job in jobs if chosen(job)]
+def check_patterns(patterns: Sequence[str], names: Collection[str]) -> None:
+    """Refuse a pattern that matches nothing, and patterns that leave nothing."""
+    for pattern in patterns:
+        if not any(fnmatch(name, pattern.removeprefix("!")) for name in names):
+            known = ", ".join(f"'{name}'" for name in names)
+            raise InputError(f"--only {pattern!r} matches nothing of {known}")
+    if not matching(names, patterns):
+        raise InputError(f"--only {' '.join(map(repr, patterns))} leaves nothing to run")
 
 
 def of_curve(jobs: Iterable[Job], method: str, value: str) -> list[Job]:

@@ -56,9 +56,22 @@ def test_a_figure_of_another_data_set_is_refused():
         invoke("fig4", "--dataset", "mnist")
 
 
-def test_claims_need_runs(tmp_path):
+@pytest.mark.parametrize("what", ["claims", "figures"])
+def test_what_is_made_from_kept_runs_needs_some(tmp_path, what):
     with pytest.raises(InputError, match="evidence: holds no runs; make a figure first"):
-        invoke("claims", "--results", str(tmp_path))
+        invoke(what, "--results", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "known"), [("fig3", "pma, 10 of 100 devices"), ("sensitivity", "ocean, mnist")]
+)
+def test_patterns_that_match_nothing_are_refused_with_what_there_is(tmp_path, monkeypatch, what, known):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"--only 'pmma.*' matches nothing of .*'{known}'"):
+        invoke(what, "--only", "pmma*")
+    with pytest.raises(InputError, match="leaves nothing to run"):
+        invoke(what, "--only", known, "--only", "!*")
     assert list(tmp_path.iterdir()) == []
 
 
