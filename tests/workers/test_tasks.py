@@ -92,7 +92,8 @@ def test_workers_that_cannot_start_are_given_up(tmp_path):
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP"])
 def test_workers_end_with_their_parent_however_it_ends(name, tmp_path):
     (tmp_path / "script.py").write_text(
-        "import sys\nfrom pathlib import Path\n"
+        "import signal, sys\nfrom pathlib import Path\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # which nohup, before the tests, would ignore
         f"sys.path.insert(0, {os.path.dirname(os.path.dirname(os.path.dirname(__file__)))!r})\n"
         "from tests.workers.test_tasks import sleep, run_tasks\n"
         "if __name__ == '__main__':\n"
