@@ -6,6 +6,7 @@ training have accuracies. What comes out is one page with a picture, a table and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ from pmafl.plots import STYLE
 PAGE = "SENSITIVITY.md"
 FEWEST_SEEDS = 2  # one has no interval
 SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
-WHOLE = 1000  # from which on numbers are written without decimals
+DIGITS = 4  # of a mean that is written
 SET_EXPANSION = "set-expansion"
 POLICIES: dict[str, dict[str, Any]] = {
     SET_EXPANSION: {"policy.name": SET_EXPANSION},
@@ -316,8 +317,10 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _shown(found: Estimate) -> str:
-    mean, width = (".0f", ".0f") if abs(found.mean) >= WHOLE else (".4g", ".2g")
-    return f"{found.mean:{mean}} ± {found.half_width:{width}}"
+    """The half-width with as many decimals as the mean."""
+    before_point = math.floor(math.log10(abs(found.mean))) + 1 if found.mean else 1
+    decimals = max(0, DIGITS - before_point)
+    return f"{found.mean:.{decimals}f} ± {found.half_width:.{decimals}f}"
 
 
 def _draw(answer: Answer, results: Path) -> Path:
