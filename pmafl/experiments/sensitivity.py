@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ PAGE = "SENSITIVITY.md"
 FEWEST_SEEDS = 2  # one has no interval
 SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
 DIGITS = 4  # of a mean that is written
+LABEL_WIDTH = 24  # letters below a group of bars
 SET_EXPANSION = "set-expansion"
 POLICIES: dict[str, dict[str, Any]] = {
     SET_EXPANSION: {"policy.name": SET_EXPANSION},
@@ -50,9 +52,9 @@ RULES = ("least-energy", "minimum-band")
 PRESET, HIGHEST_CLOCK = "the preset", "highest clock"
 COVERED = (RULES[0], HIGHEST_CLOCK, OCEAN_SPLIT)
 TRAININGS: dict[str, dict[str, Any]] = {
-    "whole batches, momentum 0.9": {},
-    "whole batches, no momentum": {"learning.momentum": 0.0},
-    "batches of 50, no momentum": {"learning.batch_size": 50, "learning.momentum": 0.0},
+    "whole batches with momentum 0.9": {},
+    "whole batches without momentum": {"learning.momentum": 0.0},
+    "batches of 50 without momentum": {"learning.batch_size": 50, "learning.momentum": 0.0},
 }
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "pma": {"learning.algorithm": "pma"},
@@ -293,11 +295,11 @@ def survivals(answers: Sequence[Answer]) -> Iterator[str]:
                 for value in question.values:
                     count += 1
                     if _standing(answer.difference(one, other, value)) != "above":
-                        name = ", ".join(part for part in (value, reading) if part)
+                        name = f"{value} ({reading})" if reading else value
                         lost.setdefault(NAMES[question.dataset], []).append(name)
         if count:
             held = count - sum(map(len, lost.values()))
-            said = "; ".join(f"not on {dataset} with {_list(names)}" for dataset, names in lost.items())
+            said = "; ".join(f"not on {dataset} at {_list(names)}" for dataset, names in lost.items())
             yield f"**{claim}** holds under {held} of {count} choices{f'; {said}' * bool(lost)}."
 
 
@@ -340,7 +342,7 @@ def _draw(answer: Answer, results: Path) -> Path:
             places = np.arange(len(found)) + width * (index - len(question.methods) / 2 + 0.5)
             heights, errors = [one.mean for one in found], [one.half_width for one in found]
             axes.bar(places, heights, width, yerr=errors, color=f"C{index}", label=method)
-        axes.set_xticks(range(len(question.values)), question.values)
+        axes.set_xticks(range(len(question.values)), [fill(value, LABEL_WIDTH) for value in question.values])
         axes.set(ylabel=label, title=f"{question.title} ({question.dataset})")
         if not question.learns:
             axes.set_yscale("log")

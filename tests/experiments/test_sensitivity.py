@@ -87,7 +87,7 @@ def test_it_is_said_which_choices_a_claim_does_not_survive():
     )
     more = "Set expansion schedules more samples than OCEAN"
     assert list(sensitivity.survivals([oceans, training])) == [
-        f"**{more}** holds under 0 of 1 choices; not on CIFAR-10 with the preset, frames of 20.",
-        f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 with the preset.",
+        f"**{more}** holds under 0 of 1 choices; not on CIFAR-10 at the preset (frames of 20).",
+        f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 at the preset.",
         "**PMA-FL ends above FedAvg** holds under 2 of 2 choices.",
     ]
