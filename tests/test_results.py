@@ -194,7 +194,7 @@ def test_leaderboards_are_made_again_from_what_is_kept(name, tmp_path):
 def kept(tmp_path):
     """A place that has what is kept of the runs, and what was asked for, but neither tables nor runs."""
     shutil.copytree(RESULTS / "evidence", tmp_path / "evidence")
-    for manifest in RESULTS.glob("fig*.json"):
+    for manifest in (*RESULTS.glob("fig*.json"), RESULTS / sensitivity.MANIFEST):
         shutil.copy(manifest, tmp_path)
     return tmp_path
 

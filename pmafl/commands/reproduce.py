@@ -30,7 +30,7 @@ def reproduce(
         Literal["mnist", "cifar10"] | None,
         typer.Option(help="Only this data set; default mnist (cifar10 for fig4), and both for all."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of the runs that learn.")] = 3,
+    seeds: Annotated[int, typer.Option(min=0, help="Seeds of the runs that learn; 0: nothing learns.")] = 3,
     wireless_seeds: Annotated[
         int, typer.Option(min=1, help="Seeds of energy and scheduled samples, which need no learning.")
     ] = 100,
@@ -71,7 +71,7 @@ def reproduce(
     from pmafl import comparison
     from pmafl.experiments import FIGURES, figure_module, report
     from pmafl.experiments.making import draw_again, make, written
-    from pmafl.experiments.sensitivity import Amount, any_kept
+    from pmafl.experiments.sensitivity import Amount, known_amount
     from pmafl.experiments.study import Scale, check_patterns, planned
 
     if what == "claims":
@@ -79,19 +79,25 @@ def reproduce(
     if what == "figures":
         for sentence in draw_again(results or RESULTS):
             typer.echo(sentence)
-        return _write_sensitivity(results or RESULTS, Amount()) if any_kept(results or RESULTS) else None
+        known = known_amount(results or RESULTS)
+        return _write_sensitivity(results or RESULTS, known) if known else None
     if what == "sensitivity":
         amount = Amount(seeds, wireless_seeds, rounds, assignments(set_))
-        return _ask(amount, only or [], out, results or RESULTS, (engine, workers, address))
+        return _ask(amount, only or [], out, results, (engine, workers, address))
     chosen = []
     for name in FIGURES if what == "all" else [what]:
         possible = figure_module(name).DATASETS
         wanted = [dataset] if dataset else possible if what == "all" else possible[:1]
         chosen += [
-            (name, one) for one in wanted if one in possible and (reading == "chosen" or one == "cifar10")
+            (name, one)
+            for one in wanted
+            if one in possible
+            and (reading == "chosen" or one == "cifar10")
+            and (seeds or figure_module(name).SCHEDULING)
         ]
     if not chosen:
-        raise InputError(f"{what} has nothing for --dataset {dataset or 'mnist'} with --reading {reading}")
+        asked = f"--dataset {dataset or 'mnist'} --reading {reading} --seeds {seeds}"
+        raise InputError(f"{what} has nothing for {asked}")
     scales = {
         (name, one): Scale(one, reading, seeds, wireless_seeds, rounds, devices, assignments(set_))
         for name, one in chosen
@@ -128,16 +134,23 @@ def _command(name: str, scale: "Scale", set_: list[str]) -> str:
     return command_line(words, set_)
 
 
-def _ask(amount: "Amount", only: list[str], out: Path, results: Path, where: "Where") -> None:
+def _ask(amount: "Amount", only: list[str], out: Path, results: Path | None, where: "Where") -> None:
     """The questions whose name and data set match, then the page of all that are kept."""
-    from pmafl.experiments import sensitivity
+    from pmafl.experiments import report, sensitivity
     from pmafl.experiments.study import check_patterns, matching
 
     questions = {f"{question.name}, {question.dataset}": question for question in sensitivity.questions()}
     check_patterns(only, questions)
+    place = results or RESULTS
+    if more := sensitivity.holds_more(place, amount):
+        if results:
+            raise InputError(f"{more}; give another --results")
+        place = out / "results"
+        typer.echo(f"{more}, and is kept; this goes to {place}")
+    report.make_directory(place)
     for name in matching(questions, only):
-        sensitivity.make(questions[name], amount, out, results, where)
-    _write_sensitivity(results, amount)
+        sensitivity.make(questions[name], amount, out, place, where)
+    _write_sensitivity(place, amount)
 
 
 def _write_sensitivity(results: Path, amount: "Amount") -> None:

@@ -131,10 +131,10 @@ class Archive:
         return self._from_directories.get(job.directory)
 
     def forget_without_allocations(self, jobs: Iterable[Job]) -> None:
-        """Of runs whose allocations are wanted but neither kept nor in a directory: they are made again."""
+        """Of runs whose allocations are wanted but neither kept nor in a whole run: they are made again."""
         for job in jobs:
             kept = self._kept.get(job.directory.name)
-            if kept and not kept.allocations and not job.directory.is_dir():
+            if kept and not kept.allocations and runs.read_summary(job.directory) is None:
                 del self._kept[kept.key]
 
     def unfinished(self, jobs: Iterable[Job]) -> list[Job]:
@@ -148,7 +148,7 @@ class Archive:
         after = dict(before)
         for job in jobs:
             found = self.find(job)
-            if found and found.key in wanted and not found.allocations and job.directory.is_dir():
+            if found and found.key in wanted and not found.allocations and runs.read_summary(job.directory):
                 found = _with_allocations(found, job.directory)
             if found:
                 after[found.key] = _richer(found, before.get(found.key))
@@ -236,7 +236,7 @@ def _with_allocations(kept: Kept, directory: Path) -> Kept:
     world = wireless_world(load(directory))
     rounds = [_round_allocations(world, record) for record in runs.read_records(directory)]
     parts = (np.concatenate(part) for part in zip(*rounds, strict=True))
-    columns = ([float(f"{number:.{DIGITS}g}") for number in part] for part in parts)
+    columns = ([rounded(number) for number in part] for part in parts)
     return Kept(**{**asdict(kept), "allocations": dict(zip(ALLOCATIONS, columns, strict=True))})
 
 

@@ -132,7 +132,7 @@ def _found(figure: str, dataset: str, reading: str, results: Path, archive: Arch
 
 def _others(evidence: Evidence | NotRun, tried: Path) -> dict[str, Evidence]:
     """What else can be asked about a figure: its first rounds, and studies of it under other settings."""
-    if isinstance(evidence, NotRun):
+    if isinstance(evidence, NotRun) or not evidence.study.jobs:
         return {}
     study = evidence.study
     first_evaluation = study.jobs[0].settings.run.evaluate_every

@@ -11,15 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pmafl.comparison import estimate
-from pmafl.experiments.study import Curve, Study, final, history, summaries
+from pmafl.experiments.study import ENERGY, SAMPLES, Curve, Study, final, history, summaries
 from pmafl.plots import COLOURS, figure
 
 LINE_STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
 LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
-WIRELESS = {
-    "scheduled_samples_per_round": "scheduled samples per round",
-    "energy_per_device_round_j": "energy per device and round (J)",
-}
+WIRELESS_LABELS = {SAMPLES: "scheduled samples per round", ENERGY: "energy per device and round (J)"}
 SCALES = {"accuracy": 100.0, "loss": 1.0}
 
 
@@ -99,7 +96,7 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
         )
         axes.bar(place, found.mean, width, yerr=found.half_width, color=colours[curve.method])
     axes.set_xticks(range(len(values)), values)
-    axes.set_ylabel(WIRELESS[metric])
+    axes.set_ylabel(WIRELESS_LABELS[metric])
 
 
 def shared_legend(drawing: Figure, study: Study) -> None:

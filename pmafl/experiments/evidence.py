@@ -17,6 +17,7 @@ from pmafl.experiments.study import (
     Scale,
     Study,
     final,
+    final_accuracy,
     history,
     manifest_path,
     of_curve,
@@ -62,10 +63,7 @@ class Evidence:
     def final(self, method: str, value: Value, quantity: str = "accuracy") -> Array:
         """What the runs of a curve end with."""
         kept = self._learned(method, value)
-        loss = final(kept, "loss", self.until)
-        if quantity == "loss":
-            return loss
-        return np.where(np.isnan(loss), np.nan, 100 * final(kept, quantity, self.until))
+        return final_accuracy(kept, self.until) if quantity == "accuracy" else final(kept, "loss", self.until)
 
     def history(self, method: str, value: Value) -> tuple[Array, Array]:
         kept = self._learned(method, value)
@@ -94,13 +92,14 @@ class Evidence:
         return kept
 
     def _known(self, jobs: Sequence[Job], method: str, value: Value) -> list[Kept]:
-        wanted = of_curve(jobs, method, self.study.values[value] if isinstance(value, int) else value)
-        if not wanted:
-            raise KeyError(f"{self.study.name} has no curve {method}, {value}")
+        name = self.study.values[value] if isinstance(value, int) else value
+        if f"{method}, {name}" not in (curve.name for curve in self.study.curves):
+            raise KeyError(f"{self.study.name} has no curve {method}, {name}")
+        wanted = of_curve(jobs, method, name)
         seeds = frozenset(job.seed for job in wanted) if self._seeds is None else self._seeds
         found = {job.seed: kept for job in wanted if (kept := self.study.archive.find(job)) is not None}
         if not found.keys() & seeds:
-            raise NotRun(f"no run of {method}, {wanted[0].variation[1][1]} is done")
+            raise NotRun(f"no run of {method}, {name} is done")
         if missing := seeds - found.keys():
             raise FewerSeeds(seeds - missing)
         return [found[seed] for seed in sorted(seeds)]

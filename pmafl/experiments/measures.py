@@ -134,7 +134,7 @@ def extra_cost(algorithm: str, cost: str) -> Measure:
 
 
 def problems_spared(runs: Evidence) -> Array:
-    """Devices minus the problems P6 that Algorithm 2 solves in the costliest of some rounds of the preset.
+    """By how many the problems P6 that Algorithm 2 solves in the costliest of some rounds stay below K + 1.
 
     Queues are drawn, a tenth of them empty: a run's own depend on all rounds before.
     """
@@ -144,7 +144,7 @@ def problems_spared(runs: Evidence) -> Array:
     for number in range(ROUNDS_COUNTED):
         queue_j = rng.exponential(fleet.budget_j) * (rng.random(fleet.devices) > EMPTY_SHARE)
         counts.append(sets_solved(make_problem(world, fleet, channel_gain(world, number), queue_j)))
-    return np.array([float(fleet.devices - max(counts))])
+    return np.array([float(fleet.devices + 1 - max(counts))])
 
 
 def smallest_step(values: Sequence[str]) -> Measure:

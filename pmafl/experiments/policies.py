@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmafl.experiments.drawing import WIRELESS, lines, panels, same_limits, shared_legend, wireless_bars
+from pmafl.experiments.drawing import (
+    WIRELESS_LABELS,
+    lines,
+    panels,
+    same_limits,
+    shared_legend,
+    wireless_bars,
+)
 from pmafl.experiments.study import Curve, Scale, Study
 
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 2, "cifar10": 5}
@@ -47,7 +54,7 @@ def draw_policies(study: Study) -> Figure:
     if study.shown:
         draw_accuracies(study, *axes)
     else:
-        for panel, metric in zip(axes, WIRELESS, strict=True):
+        for panel, metric in zip(axes, WIRELESS_LABELS, strict=True):
             wireless_bars(panel, study, metric)
             panel.set_yscale("log")
     shared_legend(drawing, study)

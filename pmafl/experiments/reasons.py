@@ -41,8 +41,8 @@ EVERYONE = (
     "energy of the budget"
 )
 SLOW_CLOCK = (
-    "with nearly the whole deadline given to computing OCEAN schedules more devices than set expansion, "
-    "which at this V lets all in at once, where the crowd makes each of them expensive"
+    "with nearly the whole deadline given to computing OCEAN schedules more devices than set expansion and "
+    "`dual`, which at this V let all in at once, where the crowd makes each of them expensive"
 )
 CROWDS = (
     "with small V devices come in crowds every dozen rounds: V decides when, and how expensive a crowd is, "
@@ -55,7 +55,7 @@ CROWDED = (
 SAME_STEPS = "both train all layers, with as many iterations: only what is sent differs"
 OWED = "a queue asks for what was overspent to be saved later, and when the run ends some is still owed"
 SAME_SETS = "where crowds come and go the two take the same sets nearly always"
-SAME_COUNT = "both have ten devices in each round at 2 J; `steady` does so with less energy"
+SAME_COUNT = "both have ten devices per round on average at 2 J; `steady` spends less energy on them"
 
 # Which figure and data set, words of the claim, the reason: the first that fits is taken.
 RULES = (

@@ -50,11 +50,16 @@ def make_directory(results: Path) -> None:
 
 def holds_more(name: str, scale: Scale, results: Path) -> str:
     """Why a place is not to be written: it holds the figure at a larger scale. Nothing if it does not."""
-    path = manifest_path(results, name, scale)
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    for key, now in (("rounds", scale.rounds), ("seeds", scale.seeds), ("devices", scale.training_devices)):
-        if known.get(key, 0) > now:
-            return f"{path} was made with {known[key]} {key}, more than now"
+    now = {"rounds": scale.rounds, "seeds": scale.seeds, "devices": scale.training_devices}
+    return made_with_more(manifest_path(results, name, scale), now)
+
+
+def made_with_more(manifest: Path, now: Mapping[str, int]) -> str:
+    """Of what, if of anything, a manifest says more than is asked for now."""
+    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+    for key, amount in now.items():
+        if known.get(key, 0) > amount:
+            return f"{manifest} was made with {known[key]} {key.replace('_', ' ')}, more than now"
     return ""
 
 

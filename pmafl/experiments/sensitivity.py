@@ -6,9 +6,10 @@ training have accuracies. What comes out is one page with a picture, a table and
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -17,18 +18,20 @@ import numpy as np
 
 from pmafl.comparison import Array, Estimate, estimate
 from pmafl.display import running
-from pmafl.experiments.archive import Archive, Kept, files_of, keeper
+from pmafl.experiments.archive import Archive, Kept, keeper
 from pmafl.experiments.making import Where
 from pmafl.experiments.policies import OCEAN_SPLIT
-from pmafl.experiments.report import NAMES
+from pmafl.experiments.report import NAMES, made_with_more
 from pmafl.experiments.study import (
+    ENERGY,
+    SAMPLES,
     Curve,
     NotRun,
     Run,
     Scale,
     Study,
     distinct,
-    final,
+    final_accuracy,
     of_curve,
     prepare,
     summaries,
@@ -36,9 +39,9 @@ from pmafl.experiments.study import (
 from pmafl.files import write_atomically
 from pmafl.plots import STYLE
 
-PAGE = "SENSITIVITY.md"
+PAGE, MANIFEST = "SENSITIVITY.md", "sensitivity.json"
+UNKNOWN = "not comparable with"  # where a training diverged, or nobody takes part
 FEWEST_SEEDS = 2  # one has no interval
-SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
 DIGITS = 4  # of a mean that is written
 LABEL_WIDTH = 24  # letters below a group of bars
 SET_EXPANSION = "set-expansion"
@@ -200,12 +203,20 @@ def evidence_file(question: Question) -> str:
     return f"sensitivity-{question.name}-{question.dataset}"
 
 
-def any_kept(results: Path) -> bool:
-    return bool(files_of(results, "sensitivity-*"))
+def known_amount(results: Path) -> Amount | None:
+    """How much was asked for when the page was written; nothing if it was not."""
+    path = results / MANIFEST
+    return Amount(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+def holds_more(results: Path, amount: Amount) -> str:
+    """Why a place is not to be written: it holds a page of more runs. Nothing if it does not."""
+    now = {key: number for key, number in asdict(amount).items() if isinstance(number, int)}
+    return made_with_more(results / MANIFEST, now)
 
 
 def write(results: Path, amount: Amount) -> Path:
-    """The page and its pictures, from what is kept."""
+    """The page, its pictures, and how much was asked for, from what is kept."""
     archive, answers, parts = Archive(results), [], []
     for question in questions():
         try:
@@ -214,9 +225,10 @@ def write(results: Path, amount: Amount) -> Path:
             answers.append(answer)
         except NotRun:
             parts.append(f"## {question.title} ({question.dataset})\n\nNot run.\n")
-    surviving = "\n".join(f"- {said}" for said in survivals(answers))
+    surviving = [SURVIVING, *(f"- {said}" for said in survivals(answers)), ""] if answers else []
     path = results / PAGE
-    write_atomically(path, "\n".join([HEAD, surviving, "", *parts]).encode())
+    write_atomically(path, "\n".join([HEAD, *surviving, *parts]).encode())
+    write_atomically(results / MANIFEST, (json.dumps(asdict(amount), indent=2) + "\n").encode())
     return path
 
 
@@ -239,9 +251,13 @@ class Answer:
         self._kept = {name: [by_seed[seed] for seed in sorted(common)] for name, by_seed in known.items()}
 
     def numbers(self, method: str, value: str, metric: str) -> Array:
-        """One entry per seed; `accuracy` in percent."""
+        """One entry per seed; `accuracy` in percent, NaN where the training diverged."""
         kept = self._kept[method, value]
-        return 100 * final(kept, "accuracy") if metric == "accuracy" else summaries(kept, metric)
+        return final_accuracy(kept) if metric == "accuracy" else summaries(kept, metric)
+
+    def runs(self, method: str, value: str) -> tuple[str, ...]:
+        """By their keys: questions share runs."""
+        return tuple(kept.key for kept in self._kept[method, value])
 
     def difference(self, one: str, other: str, value: str) -> Estimate:
         """Points of accuracy, or percent of scheduled samples, paired by seed."""
@@ -276,28 +292,38 @@ def sentences(answer: Answer) -> Iterator[str]:
     question = answer.question
     unit, what = (" points", "ends") if question.learns else ("%", "schedules")
     for one, other in question.against:
-        places: dict[str, list[str]] = {"above": [], "level with": [], "below": []}
+        places: dict[str, list[str]] = {
+            standing: [] for standing in ("above", "level with", "below", UNKNOWN)
+        }
         for value in question.values:
             found = answer.difference(one, other, value)
-            places[_standing(found)].append(f"{value} ({found.mean:+.3g}{unit})")
+            number = "no number" if np.isnan(found.mean) else f"{found.mean:+.3g}{unit}"
+            places[_standing(found)].append(f"{value} ({number})")
         said = (f"{where} {other} at {_list(at)}" for where, at in places.items() if at)
         yield f"{one} {what} {'; '.join(said)}."
 
 
 def survivals(answers: Sequence[Answer]) -> Iterator[str]:
-    """Of each claim, under how many choices of all questions it holds, and which ones it does not survive."""
+    """Of each claim, under how many choices of all questions it holds, and which ones it does not survive.
+
+    A choice that is the preset's stands in several questions, with the same runs, and counts once.
+    """
     for claim, is_about in CLAIMS:
-        count, lost = 0, dict[str, list[str]]()
+        seen, lost = set[tuple[tuple[str, ...], ...]](), dict[str, list[str]]()
         for answer in answers:
             question = answer.question
             for one, other in (pair for pair in question.against if is_about(*pair)):
                 reading = other.partition(", ")[2] if other != OCEAN_SPLIT else ""
                 for value in question.values:
-                    count += 1
-                    if _standing(answer.difference(one, other, value)) != "above":
+                    standing = _standing(answer.difference(one, other, value))
+                    behind = (answer.runs(one, value), answer.runs(other, value))
+                    if standing == UNKNOWN or behind in seen:
+                        continue
+                    seen.add(behind)
+                    if standing != "above":
                         name = f"{value} ({reading})" if reading else value
                         lost.setdefault(NAMES[question.dataset], []).append(name)
-        if count:
+        if count := len(seen):
             held = count - sum(map(len, lost.values()))
             said = "; ".join(f"not on {dataset} at {_list(names)}" for dataset, names in lost.items())
             yield f"**{claim}** holds under {held} of {count} choices{f'; {said}' * bool(lost)}."
@@ -309,6 +335,8 @@ def _of_oceans(one: str, other: str) -> bool:
 
 
 def _standing(found: Estimate) -> str:
+    if np.isnan(found.mean):
+        return UNKNOWN
     if abs(found.mean) <= found.half_width:
         return "level with"
     return "above" if found.mean > 0 else "below"
@@ -320,6 +348,8 @@ def _list(items: Sequence[str]) -> str:
 
 def _shown(found: Estimate) -> str:
     """The half-width with as many decimals as the mean."""
+    if np.isnan(found.mean):
+        return "no number"
     before_point = math.floor(math.log10(abs(found.mean))) + 1 if found.mean else 1
     decimals = max(0, DIGITS - before_point)
     return f"{found.mean:.{decimals}f} ± {found.half_width:.{decimals}f}"
@@ -369,6 +399,6 @@ paper leaves open is varied alone, all else as in the preset; after ± half the 
 over seeds. The sentences below a table are made from its numbers: "above" and "below" mean that the whole
 interval of the paired difference lies there. Samples and energy need no learning: a policy that schedules
 more samples for the same budgets is what the paper's accuracies rest on.
-
-## Which claims survive which choices
+"""
+SURVIVING = """## Which claims survive which choices
 """

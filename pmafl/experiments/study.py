@@ -33,6 +33,7 @@ READINGS: dict[str, dict[str, Any]] = {
 SPLITS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)
 TUNING_SEEDS = range(1001, 1004)  # none of those in the figures
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 5, "cifar10": 10}  # where algorithms are compared
+SAMPLES, ENERGY = "scheduled_samples_per_round", "energy_per_device_round_j"
 LAST_PART = 0.2  # of the rounds: their mean is what a run ends with, since some algorithms swing
 WIRELESS_ONLY = {"run.learning": "none", "run.checkpoint_every": 1000, "run.evaluate_every": 1}
 HOW_DEVICES_TRAIN = {*READINGS["stated"], "learning.precision"}  # nothing of it changes who takes part
@@ -257,7 +258,7 @@ def _tuned(curve: Curve, trials: Mapping[float, Sequence[Job]], archive: Archive
 
     def scheduled(split: float) -> float:
         known = [_must(archive, job) for job in trials[split]]
-        return float(summaries(known, "scheduled_samples_per_round").mean())
+        return float(summaries(known, SAMPLES).mean())
 
     best = max(SPLITS, key=scheduled)
     return replace(curve, settings={**curve.settings, "policy.options": {"compute_fraction": best}})
@@ -266,7 +267,8 @@ def _tuned(curve: Curve, trials: Mapping[float, Sequence[Job]], archive: Archive
 def _must(archive: Archive, job: Job) -> Kept:
     found = archive.find(job)
     if found is None:
-        raise NotRun("who takes part is not known of all its runs")
+        method, value = (part for _, part in job.variation)
+        raise NotRun(f"who takes part is not known of {method}, {value}, seed {job.seed}; run it again")
     return found
 
 
@@ -325,6 +327,12 @@ def final(kept: Sequence[Kept], quantity: str, until: int | None = None) -> Arra
     return np.asarray(values[:, rounds > (1 - LAST_PART) * rounds.max()].mean(axis=1))
 
 
+def final_accuracy(kept: Sequence[Kept], until: int | None = None) -> Array:
+    """In percent; NaN where the training diverged, for what it still guesses right says nothing."""
+    loss = final(kept, "loss", until)
+    return np.where(np.isnan(loss), np.nan, 100 * final(kept, "accuracy", until))
+
+
 def summaries(kept: Sequence[Kept], metric: str) -> Array:
     """A number of the summaries, one entry per run."""
     return np.array([run.numbers[metric] for run in kept], dtype=float)
@@ -358,7 +366,9 @@ def manifest(study: Study, commands: Mapping[str, str]) -> str:
                 "devices": scale.training_devices,
                 "overrides": dict(scale.overrides),
                 **commands,
-                "versions": versions_of(run for job in study.jobs if (run := study.archive.find(job))),
+                "versions": versions_of(
+                    run for job in (*study.jobs, *study.wireless) if (run := study.archive.find(job))
+                ),
             },
             indent=2,
         )

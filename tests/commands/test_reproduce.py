@@ -89,6 +89,19 @@ def test_only_some_curves_are_run_and_drawn_and_figures_are_drawn_again(tmp_path
     assert table.read_bytes() == before
 
 
+def test_without_seeds_nothing_learns(tmp_path, amount):
+    places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    assert invoke("fig7", *amount, "--seeds", "0", *places).exit_code == 0
+    known = json.loads((tmp_path / "results" / "fig7-mnist.json").read_text())
+    assert "--seeds 0" in known["command"]
+    assert "pmafl" in known["versions"]
+    assert "set-expansion,V = 0.1" in (tmp_path / "results" / "fig7-mnist-wireless.csv").read_text()
+    assert invoke("claims", "--results", str(tmp_path / "results")).exit_code == 0
+    assert "no run of set-expansion, V = 0.1 is done" in (tmp_path / "results" / "CLAIMS.md").read_text()
+    with pytest.raises(InputError, match="fig3 has nothing for --dataset mnist --reading chosen --seeds 0"):
+        invoke("fig3", *amount, "--seeds", "0", *places)
+
+
 def test_results_that_cannot_be_written_show_before_anything_runs(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a directory to write in"):

@@ -424,3 +424,19 @@ def test_a_run_that_was_kept_without_its_allocations_is_made_again_for_them(make
     assert archive.unfinished(gone) == []  # the directories have what is wanted
     archive.forget_without_allocations(gone)
     assert archive.unfinished(gone) == gone != []
+
+
+def test_a_part_of_a_run_has_no_allocations(make, tmp_path):
+    job = allocation_jobs(make("fig5"))[0]
+    Archive(tmp_path, directories=True).keep("other", [job])
+    part = replace(job, directory=tmp_path / "part" / job.directory.name)
+    shutil.copytree(job.directory, part.directory)
+    (part.directory / "summary.json").unlink()
+    archive = Archive(tmp_path, directories=True)
+    archive.keep("other", [part], [part])
+    assert not archive.find(part).allocations
+    archive.forget_without_allocations([part])
+    assert archive.unfinished([part]) == [part]
+    archive = Archive(tmp_path, directories=True)
+    archive.keep("other", [job], [job])
+    assert archive.find(job).allocations

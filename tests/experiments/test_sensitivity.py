@@ -1,9 +1,15 @@
 """What the results hinge on: the questions, and the page that is made from their runs."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from pmafl import comparison
+from pmafl.cli import app
 from pmafl.comparison import Estimate
+from pmafl.errors import InputError
 from pmafl.experiments import sensitivity
 from pmafl.experiments.sensitivity import Amount, Question
 from pmafl.experiments.study import Curve, Scale
@@ -51,13 +57,66 @@ def test_the_page_has_the_numbers_of_the_runs_and_is_made_again_without_them(ask
     assert "set-expansion schedules " in page
     assert "pma ends " in page
     (tmp_path / "runs").rename(tmp_path / "gone")
-    assert sensitivity.write(results, amount).read_text() == page
+    assert sensitivity.known_amount(results) == amount
+    figures = CliRunner().invoke(app, ["reproduce", "figures", "--results", str(results)])
+    assert figures.output == f"{results / sensitivity.PAGE} is written\n"
+    assert (results / sensitivity.PAGE).read_text() == page
     for question in (ocean, training):
         assert (results / f"{sensitivity.evidence_file(question)}.png").is_file()
 
 
 def test_what_was_not_run_is_said(asked, tmp_path):
-    assert sensitivity.write(tmp_path, asked[0]).read_text().count("Not run.") == 2
+    page = sensitivity.write(tmp_path, asked[0]).read_text()
+    assert page.count("Not run.") == 2
+    assert "survive" not in page
+
+
+def test_a_page_of_fewer_runs_never_replaces_one_of_more(asked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    amount, _ = asked
+    (tmp_path / "results").mkdir()
+    page = sensitivity.write(tmp_path / "results", replace(amount, wireless_seeds=3))
+    before = page.read_bytes()
+    options = [word for key, value in amount.overrides.items() for word in ("--set", f"{key}={value}")]
+    words = ["sensitivity", "--only", "ocean, *", "--wireless-seeds", "1", "--seeds", "2", "--rounds", "3"]
+    said = CliRunner().invoke(app, ["reproduce", *words, *options], catch_exceptions=False).output
+    assert "results/sensitivity.json was made with 3 wireless seeds, more than now, and is kept" in said
+    assert page.read_bytes() == before
+    assert (tmp_path / "runs" / "reproduce" / "results" / sensitivity.PAGE).is_file()
+    with pytest.raises(InputError, match="more than now; give another --results"):
+        CliRunner().invoke(
+            app, ["reproduce", *words, *options, "--results", "results"], catch_exceptions=False
+        )
+
+
+def test_a_training_that_diverged_is_not_compared(asked, tmp_path, monkeypatch):
+    amount, (_, training) = asked
+    sensitivity.make(training, amount, tmp_path / "runs", tmp_path / "results", HERE)
+    found = sensitivity.final_accuracy
+
+    def final_accuracy(kept):
+        diverged = kept[0].settings["learning.algorithm"] == "fedavg"
+        return np.full(len(kept), np.nan) if diverged else found(kept)
+
+    monkeypatch.setattr(sensitivity, "final_accuracy", final_accuracy)
+    page = sensitivity.write(tmp_path / "results", amount).read_text()
+    assert "| fedavg | no number |" in page
+    assert "pma ends not comparable with fedavg at whole batches with momentum 0.9 (no number)." in page
+    assert "PMA-FL ends above FedAvg" not in page
+
+
+@pytest.mark.parametrize(
+    ("mean", "half_width", "shown"),
+    [
+        (11280.4, 76.2, "11280 ± 76"),
+        (97.768, 0.834, "97.77 ± 0.83"),
+        (0.1059, 9e-5, "0.1059 ± 0.0001"),
+        (0.0, 0.0, "0.000 ± 0.000"),
+        (float("nan"), float("nan"), "no number"),
+    ],
+)
+def test_widths_have_the_decimals_of_their_means(mean, half_width, shown):
+    assert sensitivity._shown(Estimate(mean, half_width)) == shown
 
 
 class Known:
@@ -69,6 +128,9 @@ class Known:
 
     def difference(self, one, other, value):
         return self.differences[one, other, value]
+
+    def runs(self, method, value):
+        return (method, value)
 
 
 def test_it_is_said_which_choices_a_claim_does_not_survive():
@@ -86,7 +148,7 @@ def test_it_is_said_which_choices_a_claim_does_not_survive():
         {(*pair, "whole"): above, (*pair, "batches"): above},
     )
     more = "Set expansion schedules more samples than OCEAN"
-    assert list(sensitivity.survivals([oceans, training])) == [
+    assert list(sensitivity.survivals([oceans, training, oceans])) == [
         f"**{more}** holds under 0 of 1 choices; not on CIFAR-10 at the preset (frames of 20).",
         f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 at the preset.",
         "**PMA-FL ends above FedAvg** holds under 2 of 2 choices.",

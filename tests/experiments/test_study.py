@@ -210,7 +210,7 @@ def test_a_part_of_a_figure_is_drawn_in_the_colours_of_the_whole(fig7, methods):
 
 def test_without_a_run_that_learned_samples_and_energy_are_drawn(fig7):
     picture = figure_module("fig7").draw(replace(fig7, jobs=()))
-    assert [axes.get_ylabel() for axes in picture.axes] == list(drawing.WIRELESS.values())
+    assert [axes.get_ylabel() for axes in picture.axes] == list(drawing.WIRELESS_LABELS.values())
     assert all(len(axes.patches) == len(fig7.curves) for axes in picture.axes)
 
 
