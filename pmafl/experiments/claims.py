@@ -282,10 +282,10 @@ has a number, between half and one and a half times that; for "like" and "equal"
 percent. **direction only**: above 0, but not within that range. **not reproduced**: below 0, or so narrow
 around 0 that a difference would show (half-width at most half of the paper's number, or half a point);
 for "like" and "equal" outside of half a point. **undecided**: the interval decides neither, or there is
-none because there is one seed. **not tested**: fewer devices train than the paper's 100, and less than
-five of them per round: that is hardly an average. **not run**: there are no such runs. "10 devices" and "50
-devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
-100.
+none because there is one seed. **not tested**: the runs cannot decide, because fewer devices train than the
+paper's 100, and less than five of them per round, which is hardly an average, or because what is compared
+did not happen. **not run**: there are no such runs. "10 devices" and "50 devices" are a tenth and a half of
+those that train; numbers of the wireless side (in %) are always of all 100.
 """
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pmafl.comparison import Array
 from pmafl.experiments.evidence import Evidence, Value
-from pmafl.experiments.study import NotRun
+from pmafl.experiments.study import NotRun, NotTested
 from pmafl.learning import workload
 from pmafl.scheduling import sets_solved
 from pmafl.settings import Settings, load
@@ -104,17 +104,24 @@ def rounds_earlier(method: str, value: Value) -> Measure:
 def converged_earlier(method: str, value: Value) -> Measure:
     """How many rounds earlier `pma` converges, as the paper defines it: accuracy moves by less than 1e-6.
 
-    Where a run never does, its last round counts.
+    Where a run never does, its last round counts; where none does, nothing can be said.
     """
 
-    def point(runs: Evidence, name: str) -> Array:
+    def points(runs: Evidence, name: str) -> tuple[Array, bool]:
         rounds, values = runs.history(name, value)
         if len(rounds) < 2:
             raise NotRun("the runs were evaluated too seldom")
         still = np.abs(np.diff(values / 100, axis=1)) < CONVERGED
-        return np.asarray(np.where(still.any(axis=1), rounds[1:][still.argmax(axis=1)], rounds[-1]))
+        found = np.where(still.any(axis=1), rounds[1:][still.argmax(axis=1)], rounds[-1])
+        return np.asarray(found), bool(still.any())
 
-    return lambda runs: point(runs, method) - point(runs, "pma")
+    def read(runs: Evidence) -> Array:
+        (theirs, some), (ours, any_of_ours) = points(runs, method), points(runs, "pma")
+        if not (some or any_of_ours):
+            raise NotTested("accuracies still move when the runs end")
+        return theirs - ours
+
+    return read
 
 
 def extra_cost(algorithm: str, cost: str) -> Measure:

@@ -27,7 +27,7 @@ from pmafl.experiments.claims import (
 )
 from pmafl.experiments.evidence import Evidence, allocation_jobs, load_study
 from pmafl.experiments.making import draw_again
-from pmafl.experiments.study import NotRun, Scale, Study, of_curve, prepare
+from pmafl.experiments.study import NotRun, NotTested, Scale, Study, of_curve, prepare
 from tests.experiments.conftest import everything, run_here
 
 NAN = math.nan
@@ -219,6 +219,13 @@ def test_rounds_earlier_compares_when_both_reach_the_same():
     assert measures.rounds_earlier("fedavg", 0)(runs) == pytest.approx([10, -20])
     diverged = Made(pma=[[50, NAN, NAN, NAN]], fedavg=[[10, 20, 79, 78]])
     assert np.isnan(measures.rounds_earlier("fedavg", 0)(diverged)).all()
+
+
+def test_convergence_is_compared_where_some_run_converges():
+    runs = Made(pma=[[50, 80, 80, 95], [50, 60, 70, 80]], fedavg=[[10, 20, 79, 78], [10, 75, 75, 75]])
+    assert measures.converged_earlier("fedavg", 0)(runs) == pytest.approx([10, -10])
+    with pytest.raises(NotTested, match="accuracies still move when the runs end"):
+        measures.converged_earlier("fedavg", 0)(Made(pma=[[50, 60, 70]], fedavg=[[10, 20, 30]]))
 
 
 def test_swing_is_the_movement_in_the_second_half():
