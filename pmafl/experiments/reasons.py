@@ -15,7 +15,7 @@ SELDOM = (
 ALIKE = "both need the same rounds until every device's predictor has trained"
 ALONE = "two classes of a few hundred images each are told apart without help from others"
 LATE = (
-    "OCEAN, computing at the highest clock, schedules about a quarter of the samples: it learns later, not "
+    "OCEAN, computing at the highest clock, schedules a quarter of the samples or less: it learns later, not "
     "worse, so the lead is larger than the paper's in the middle of the run and smaller at its end"
 )
 CLOCK_SPENDS = (
@@ -74,6 +74,8 @@ RULES = (
     ("fig3, mnist", "few devices", SELDOM),
     ("fig4, cifar10", "FedRep, its best reading", FEDREP),
     ("fig5, mnist", "to the letter: equal power", MARGINAL),
+    ("fig5, mnist", "ends above set expansion", SATURATED),
+    ("fig5, mnist", "ends above OCEAN's best", SATURATED),
     ("fig5, mnist", "RS-WEL", NO_BUDGET),
     ("fig5, mnist", "best fixed split", SPLIT),
     ("fig5, mnist", "OCEAN", LATE),
