@@ -16,7 +16,7 @@ ALIKE = "both need the same rounds until every device's predictor has trained"
 ALONE = "two classes of a few hundred images each are told apart without help from others"
 LATE = (
     "OCEAN, computing at the highest clock, schedules a quarter of the samples or less: it learns later, not "
-    "worse, so the lead is larger than the paper's in the middle of the run and smaller at its end"
+    "worse, so the lead shrinks with the rounds, and its size depends on the round where it is read"
 )
 CLOCK_SPENDS = (
     "OCEAN at the highest clock spends its budget on computing: a longer deadline lets it schedule no more, "
