@@ -99,9 +99,12 @@ def wireless_bars(axes: Axes, study: Study, metric: str) -> None:
     axes.set_ylabel(WIRELESS_LABELS[metric])
 
 
-def shared_legend(drawing: Figure, study: Study) -> None:
-    """One legend below the panels: methods by colour, values by line style where lines are drawn."""
-    curves = study.shown or study.curves
+def shared_legend(drawing: Figure, study: Study, bars: bool = False) -> None:
+    """One legend below the panels: methods by colour, values by line style where lines are drawn.
+
+    With `bars`, methods that have bars alone are in it too.
+    """
+    curves = study.curves if bars else study.shown or study.curves
     ours = {curve.method for curve in curves if curve.ours}
     own: dict[str, Any] = {curve.method: curve.style for curve in curves if curve.style}
     colours, styles = _colours(study.curves), _styles(study.curves)

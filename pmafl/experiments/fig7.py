@@ -21,5 +21,5 @@ def draw(study: Study) -> Figure:
     drawing, (left, middle, right) = panels(3)
     draw_accuracies(study, left, middle)
     wireless_bars(right, study, "scheduled_samples_per_round")
-    shared_legend(drawing, study)
+    shared_legend(drawing, study, bars=True)
     return drawing

@@ -208,6 +208,12 @@ def test_a_part_of_a_figure_is_drawn_in_the_colours_of_the_whole(fig7, methods):
         assert {line.get_color() for line in axes.lines} <= {colours[0][name] for name in names}
 
 
+def test_a_method_that_has_bars_alone_is_in_the_legend(fig7):
+    learned = tuple(job for job in fig7.jobs if ("method", "rs-wel") not in job.variation)
+    picture = figure_module("fig7").draw(replace(fig7, jobs=learned))
+    assert "rs-wel" in [text.get_text() for text in picture.legends[0].get_texts()]
+
+
 def test_without_a_run_that_learned_samples_and_energy_are_drawn(fig7):
     picture = figure_module("fig7").draw(replace(fig7, jobs=()))
     assert [axes.get_ylabel() for axes in picture.axes] == list(drawing.WIRELESS_LABELS.values())
