@@ -83,9 +83,9 @@ class Kept:
         return np.array(self.columns[name], dtype=np.float64)
 
 
-def files_of(results: Path, names: str = "*") -> list[Path]:
-    """The files of evidence, of all figures or of those with such names."""
-    return sorted((results / FOLDER).glob(f"{names}.jsonl.gz"))
+def files_of(results: Path) -> list[Path]:
+    """The files of evidence, one per figure."""
+    return sorted((results / FOLDER).glob("*.jsonl.gz"))
 
 
 def check_kept(results: Path) -> None:
