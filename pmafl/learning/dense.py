@@ -77,22 +77,29 @@ class _SampleSpaceLayer:
 
     with Z the outputs and the 1 for the bias, a weight whose input is always 1. Steps of A have for gradient
     the derivative with respect to Z; momentum and proximal term are linear and work on A as on W. A and its
-    gradient lie where those of W lie, so whoever makes the steps need not know.
+    gradient lie where those of W lie (so does the rounded copy of A in bf16), so whoever makes the steps need
+    not know.
+
+    weight, bias: the model's own, which `layer` has rounded in bf16.
     """
 
     dropped, boost = 0.0, 1.0
 
-    def __init__(self, layer: _Layer, x: Tensor) -> None:
-        self._layer, self._x = layer, x
-        self._weight, self._bias = layer.weight.clone(), layer.bias.clone()
+    def __init__(self, layer: _Layer, weight: Tensor, bias: Tensor, x: Tensor) -> None:
+        self._weight, self._bias, self._x = weight, bias, x
+        self._start = weight.clone(), bias.clone()
         self._outputs = layer.forward(x)
         self._products = torch.mm(x, x.t()).add_(1.0)
-        layer.weight.zero_()
-        layer.bias.zero_()
-        shape = self._outputs.shape
-        self._coefficients = layer.weight.view(-1)[: shape.numel()].view(shape)
-        self._gradient = layer.weight_gradient.view(-1)[: shape.numel()].view(shape)
+        weight.zero_()
+        bias.zero_()
+        self._coefficients = self._in_place_of(layer.weight)
+        self._gradient = self._in_place_of(layer.weight_gradient)
         self._moved = False
+
+    def _in_place_of(self, weight: Tensor) -> Tensor:
+        """The first numbers of a matrix, as many and in the shape of the outputs."""
+        shape = self._outputs.shape
+        return weight.view(-1)[: shape.numel()].view(shape)
 
     @staticmethod
     def pays(layer: _Layer, samples: int, steps: int) -> bool:
@@ -112,9 +119,14 @@ class _SampleSpaceLayer:
 
     def finish(self) -> None:
         """Put the weights back in their place."""
-        bias = self._bias + self._coefficients.sum(0)
-        self._layer.weight.copy_(self._weight.addmm_(self._coefficients.t(), self._x))
-        self._layer.bias.copy_(bias)
+        (weight, bias), coefficients = self._start, self._in_place_of(self._weight)
+        bias += coefficients.sum(0)
+        if self._x.dtype == torch.float32:
+            weight.addmm_(coefficients.t(), self._x)
+        else:
+            weight += torch.mm(coefficients.to(self._x.dtype).t(), self._x)
+        self._weight.copy_(weight)
+        self._bias.copy_(bias)
 
 
 class Dense:
@@ -178,17 +190,20 @@ class Dense:
                 x = torch.cat([stem(rows) for rows in torch.split(x, self.model.chunk)])
         if self._stem is not None:
             return x
-        x = x.flatten(1).to(self._weights.dtype)
+        x, first = x.flatten(1).to(self._weights.dtype), self._adding[0]
+        self._round_weights()
         if layers := range(self._run.start):
-            self._weights.copy_(self.model.flat)
             x = torch.cat([self._forward(rows, layers)[-1] for rows in torch.split(x, self.model.chunk)])
-        elif (
-            _SampleSpaceLayer.pays(self._adding[0], len(x), steps)
-            and x.dtype == torch.float32
-            and len(x) <= self.model.chunk
-        ):
-            self._layers[0] = _SampleSpaceLayer(self._adding[0], x)
+        elif _SampleSpaceLayer.pays(first, len(x), steps) and len(x) <= self.model.chunk:
+            # What plain steps change is the model's own layer.
+            own = self._stepping[0].weight_gradient, self._stepping[0].bias_gradient
+            self._layers[0] = _SampleSpaceLayer(first, *own, x)
         return x
+
+    def _round_weights(self) -> None:
+        """Bring the copy of the weights on which products run up to date."""
+        if self._weights is not self.model.flat:
+            self._weights.copy_(self.model.flat)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -201,8 +216,7 @@ class Dense:
 
         The mean loss itself is added to `loss`, if that is given.
         """
-        if self._weights is not self.model.flat:
-            self._weights.copy_(self.model.flat)
+        self._round_weights()
         count = len(samples.y)
         for x, y in samples.chunks(self.model.chunk):
             if self._stem is None:

@@ -85,9 +85,12 @@ def test_a_users_chain_of_any_length_is_differentiated_by_hand():
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("proximal_weight", [0.0, 0.5])
 @pytest.mark.parametrize("count", [40, 900])  # fewer samples than the first layer has inputs, and more
-def test_full_batch_training_is_that_of_autograd(part, momentum, proximal_weight, count):
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 0.02)])
+def test_full_batch_training_is_that_of_autograd(
+    part, momentum, proximal_weight, count, precision, tolerance
+):
     rates = {"extractor_rate": 0.05, "predictor_rate": 0.02}
-    settings = learning(momentum=momentum, **rates)
+    settings = learning(momentum=momentum, precision=precision, **rates)
     engine, reference = (Engine(far_from_kinks(model_for()), settings) for _ in range(2))
     reference._passes = Autograd(reference.model, torch.float32)
     weights, samples = engine.model.flat.clone(), samples_for(count)
@@ -95,7 +98,7 @@ def test_full_batch_training_is_that_of_autograd(part, momentum, proximal_weight
         some.train(weights, samples, np.random.default_rng(0), 4, part, proximal_weight) - weights
         for some in (engine, reference)
     )
-    assert (trained - truth).norm() < 1e-4 * truth.norm()
+    assert (trained - truth).norm() < tolerance * truth.norm()
 
 
 def test_training_that_was_broken_off_leaves_no_trace():
