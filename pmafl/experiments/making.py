@@ -10,7 +10,7 @@ from pmafl.display import running
 from pmafl.experiments import FIGURES, figure_module, report
 from pmafl.experiments.archive import Archive, check_kept, keeper
 from pmafl.experiments.evidence import allocation_jobs, commands_of, load_study
-from pmafl.experiments.study import READINGS, NotRun, Scale, distinct, manifest_path, prepare, wanted
+from pmafl.experiments.study import READINGS, NotRun, Scale, manifest_path, prepare, to_run
 
 Where = tuple[Literal["local", "ray"], int | None, str | None]  # engine, workers, address
 
@@ -31,7 +31,7 @@ def make(
     ) as run:
         study = prepare(name, figure.curves(scale), scale, out, figure.SCHEDULING, run, archive)
         archive.forget_without_allocations(allocation_jobs(study))
-        run(distinct([*study.wireless, *wanted(study.jobs, only)]))
+        run(to_run(study, only))
     archive.keep(file, [*study.behind, *study.wireless, *study.jobs], allocation_jobs(study))
     return report.write(study, figure, results, commands)
 

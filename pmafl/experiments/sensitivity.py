@@ -30,11 +30,11 @@ from pmafl.experiments.study import (
     Run,
     Scale,
     Study,
-    distinct,
     final_accuracy,
     of_curve,
     prepare,
     summaries,
+    to_run,
 )
 from pmafl.files import write_atomically
 from pmafl.plots import STYLE
@@ -190,7 +190,7 @@ def make(question: Question, amount: Amount, out: Path, results: Path, where: Wh
     title = f"{question.name} {question.dataset}"
     with running(title, *where, unfinished=archive.unfinished, after=keeper(archive, file)) as run:
         study = _study(question, amount, out, run, archive)
-        run(distinct([*study.wireless, *study.jobs]))
+        run(to_run(study))
     archive.keep(file, [*study.behind, *study.wireless, *study.jobs])
 
 

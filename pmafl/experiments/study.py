@@ -272,6 +272,15 @@ def _must(archive: Archive, job: Job) -> Kept:
     return found
 
 
+def to_run(study: Study, only: Sequence[str] = ()) -> list[Job]:
+    """The runs of a figure in their order: those without learning, then all curves with the first seed.
+
+    What is interrupted so has pairs to compare.
+    """
+    learning = sorted(wanted(study.jobs, only), key=lambda job: job.seed)
+    return distinct([*study.wireless, *learning])
+
+
 def distinct(jobs: Iterable[Job]) -> list[Job]:
     """Each run once, though it stands behind several curves."""
     return list({job.directory: job for job in jobs}.values())

@@ -90,6 +90,15 @@ def test_learning_sees_nothing_of_the_cell_but_who_is_scheduled(small, out):
     assert [r["upload_energy_j"] for r in one] != [r["upload_energy_j"] for r in other]
 
 
+def test_an_interrupted_study_has_pairs_to_compare(small):
+    scale = Scale("mnist", seeds=3, wireless_seeds=2, rounds=2, overrides=small)
+    curves = figure_module("fig3").curves(scale)
+    fig3 = study.prepare("fig3", curves, scale, NOWHERE, False, lambda jobs: None, everything())
+    seeds = [job.seed for job in study.to_run(fig3)]
+    assert seeds == [seed for seed in (1, 2, 3) for _ in curves]
+    assert [job.seed for job in study.to_run(fig3, ["pma, *"])] == [1, 1, 2, 2, 3, 3]
+
+
 @pytest.mark.heavy
 def test_runs_that_schedule_the_same_devices_train_once(make, scale):
     fig6 = make("fig6")
