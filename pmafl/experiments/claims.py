@@ -25,7 +25,8 @@ from pmafl.experiments.study import READINGS, NotRun, NotTested, Scale
 from pmafl.runs import write_atomically
 
 Kind = Literal["gain", "similar"]
-SIMILAR_POINTS = 0.5
+SIMILAR = 0.5  # points, percent or rounds
+SIMILAR_NATS = 0.015  # as much loss as half a point of accuracy goes with, in Figures 3 and 4
 SIZE_MARGIN = 0.5  # of the paper's number
 DIGITS = 6  # of a number that is written
 REPRODUCED, DIRECTION, NOT = "reproduced", "direction only", "not reproduced"
@@ -33,6 +34,7 @@ UNDECIDED, NOT_TESTED, NOT_RUN = "undecided", "not tested", "not run"
 VERDICTS = (REPRODUCED, DIRECTION, NOT, UNDECIDED, NOT_TESTED, NOT_RUN)
 DIVERGED = "the training diverged"
 OURS = {REPRODUCED: "holds", NOT: "does not hold"}  # of what the paper does not say
+OPEN = (NOT, OURS[NOT], DIRECTION)  # what asks for a reason
 
 
 @dataclass(frozen=True)
@@ -67,17 +69,18 @@ class Claim:
         return f"{self.figure}, {Scale(self.dataset, reading).suffix}"
 
 
-def verdict(kind: Kind, found: Estimate, paper: float | None) -> tuple[str, str]:
+def verdict(kind: Kind, found: Estimate, paper: float | None, unit: str = "points") -> tuple[str, str]:
     """By the rules of `HEAD`, with a remark. A wider interval never makes a better verdict."""
+    similar = SIMILAR_NATS if unit == "nats" else SIMILAR
     if math.isnan(found.half_width):
         return UNDECIDED, "a single seed has no interval"
     low, high = found.mean - found.half_width, found.mean + found.half_width
     if kind == "similar":
-        return _within(low, high, -SIMILAR_POINTS, SIMILAR_POINTS)
+        return _within(low, high, -similar, similar)
     if low <= 0:
         if high < 0:
             return NOT, "the sign is opposite"
-        narrow = found.half_width <= (SIMILAR_POINTS if paper is None else SIZE_MARGIN * abs(paper))
+        narrow = found.half_width <= (similar if paper is None else SIZE_MARGIN * abs(paper))
         return (NOT, "no difference") if narrow else (UNDECIDED, "the interval holds 0")
     if paper is None:
         return REPRODUCED, ""
@@ -117,7 +120,7 @@ def judge(claims: Sequence[Claim], results: Path) -> list[dict[str, Any]]:
         for reading in READINGS if claim.dataset == "cifar10" else ("chosen",):
             which = (claim.figure, claim.dataset, reading)
             row = _row(claim, reading, evidence(*which))
-            if row["verdict"] in (NOT, DIRECTION, UNDECIDED):
+            if row["verdict"] in (*OPEN, UNDECIDED):
                 row["tried"] = list(_tried(claim, row, others(*which)))
             rows.append(row)
     return rows
@@ -171,7 +174,7 @@ def _row(claim: Claim, reading: str, evidence: Evidence | NotRun) -> dict[str, A
     }
     if isinstance(evidence, Evidence):
         row["scale"] = title(evidence.study)
-    if row["verdict"] in (NOT, DIRECTION, OURS[NOT]):
+    if row["verdict"] in OPEN:
         row["reason"] = reason(claim.place(reading), claim.text)
     return row
 
@@ -190,7 +193,7 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     if np.isnan(values).any():
         return unknown | {"remark": DIVERGED}
     found = Estimate(float(values.mean()), 0.0) if claim.exact else estimate(values)
-    decision, remark = verdict(claim.kind, found, claim.paper)
+    decision, remark = verdict(claim.kind, found, claim.paper, claim.unit)
     return {
         "number": rounded(found.mean, DIGITS),
         "half_width": None if claim.exact else rounded(found.half_width, DIGITS),
@@ -280,12 +283,13 @@ paired by seed, unless a unit says otherwise; after ± the half-width of the 95%
 about the whole interval, so that noise cannot help. **reproduced**: it lies above 0 and, where the paper
 has a number, between half and one and a half times that; for "like" and "equal" within half a point or
 percent. **direction only**: above 0, but not within that range. **not reproduced**: below 0, or so narrow
-around 0 that a difference would show (half-width at most half of the paper's number, or half a point);
-for "like" and "equal" outside of half a point. **undecided**: the interval decides neither, or there is
-none because there is one seed. **not tested**: the runs cannot decide, because fewer devices train than the
-paper's 100, and less than five of them per round, which is hardly an average, or because what is compared
-did not happen. **not run**: there are no such runs. "10 devices" and "50 devices" are a tenth and a half of
-those that train; numbers of the wireless side (in %) are always of all 100.
+around 0 that a difference would show (half-width at most half of the paper's number, or half a point, which
+goes with 0.015 nats of loss); for "like" and "equal" outside of half a point. **undecided**: the interval
+decides neither, or there is none because there is one seed. **not tested**: the runs cannot decide, because
+fewer devices train than the paper's 100, and less than five of them per round, which is hardly an average,
+or because what is compared did not happen. **not run**: there are no such runs. "10 devices" and "50
+devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
+100.
 """
 
 

@@ -34,17 +34,18 @@ def lead(one: Curve, other: Curve) -> Measure:
 def lead_over_best(one: Curve, others: Iterable[Curve]) -> Measure:
     """Accuracy of one curve minus that of the curve that ends best of some others."""
     others = list(others)
-    return lambda runs: runs.final(*one) - max((runs.final(*other) for other in others), key=np.mean)
+    return lambda runs: runs.final(*one) - _highest(runs.final(*other) for other in others)
 
 
 def less_loss(one: Curve, others: Iterable[Curve]) -> Measure:
     """Loss of the curve that ends lowest of some others minus that of one curve."""
     others = list(others)
+    return lambda runs: -_highest(-runs.final(*other, "loss") for other in others) - runs.final(*one, "loss")
 
-    def read(runs: Evidence) -> Array:
-        return min((runs.final(*other, "loss") for other in others), key=np.mean) - runs.final(*one, "loss")
 
-    return read
+def _highest(curves: Iterable[Array]) -> Array:
+    """The curve with the highest mean; one of which a run diverged is never that while there is another."""
+    return max(curves, key=lambda values: -np.inf if np.isnan(values).any() else values.mean())
 
 
 def lead_after(first: int) -> Measure:
@@ -159,7 +160,8 @@ def smallest_step(values: Sequence[str]) -> Measure:
 
     def read(runs: Evidence) -> Array:
         accuracies = [runs.final(SET_EXPANSION, value) for value in values]
-        return min((after - before for before, after in pairwise(accuracies)), key=np.mean)
+        steps = [after - before for before, after in pairwise(accuracies)]
+        return steps[int(np.argmin([step.mean() for step in steps]))]  # one that is NaN counts as smallest
 
     return read
 

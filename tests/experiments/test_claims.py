@@ -94,6 +94,11 @@ def test_gains_are_judged_by_their_interval_and_size(found, paper, expected):
     assert verdict("gain", found, paper)[0] == expected
 
 
+def test_half_a_nat_is_no_small_difference():
+    assert verdict("gain", Estimate(0.0, 0.3), None, "nats")[0] == UNDECIDED
+    assert verdict("gain", Estimate(0.0, 0.01), None, "nats")[0] == NOT
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -219,6 +224,25 @@ def test_rounds_earlier_compares_when_both_reach_the_same():
     assert measures.rounds_earlier("fedavg", 0)(runs) == pytest.approx([10, -20])
     diverged = Made(pma=[[50, NAN, NAN, NAN]], fedavg=[[10, 20, 79, 78]])
     assert np.isnan(measures.rounds_earlier("fedavg", 0)(diverged)).all()
+
+
+@pytest.mark.parametrize("order", [("fedavg", "fedprox"), ("fedprox", "fedavg")])
+def test_what_diverged_is_not_the_best_of_others(order):
+    runs = Made(pma=[[90], [92]], fedavg=[[NAN], [99]], fedprox=[[80], [84]])
+    others = [(name, 0) for name in order]
+    assert measures.lead_over_best(("pma", 0), others)(runs) == pytest.approx([10, 8])
+    assert measures.less_loss(("pma", 0), others)(runs) == pytest.approx([-10, -8])
+    alone = measures.lead_over_best(("pma", 0), [("fedavg", 0)])(runs)
+    assert np.isnan(alone).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("diverged", range(3))
+def test_where_one_of_the_values_diverged_no_step_is_the_smallest(diverged):
+    class Values(Made):
+        def final(self, method, value, quantity="accuracy"):
+            return np.array([NAN, 90.0]) if value == diverged else np.array([80.0, 80.0 + value])
+
+    assert np.isnan(measures.smallest_step(range(3))(Values())).any()
 
 
 def test_convergence_is_compared_where_some_run_converges():
