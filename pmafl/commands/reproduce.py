@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from pmafl.experiments.study import Scale
 
 RESULTS = Path("results")
+FROM_WHAT_IS_KEPT, USED_BY_ALL = {"claims", "figures"}, {"what", "results"}
+OF_FIGURES = {"dataset", "devices", "reading"}  # the questions of sensitivity say these themselves
 What = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "all", "figures", "claims", "sensitivity"]
 
 
 def reproduce(
+    context: typer.Context,
     what: Annotated[
         What,
         typer.Argument(
@@ -74,6 +77,7 @@ def reproduce(
     from pmafl.experiments.sensitivity import Amount, known_amount
     from pmafl.experiments.study import Scale, check_patterns, planned
 
+    _refuse_unused(context, what)
     if what == "claims":
         return _write_claims(results or RESULTS)
     if what == "figures":
@@ -123,6 +127,18 @@ def reproduce(
         where = (engine, workers, address)
         picture = make(name, scale, out, places[name, one], commands, only or [], where)
         typer.echo(written(picture))
+
+
+def _refuse_unused(context: typer.Context, what: str) -> None:
+    """Options that would change nothing, and that a user would believe to."""
+    if what not in (*FROM_WHAT_IS_KEPT, "sensitivity"):
+        return
+    for option in context.command.params:
+        name = str(option.name)
+        source = context.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and name in (OF_FIGURES if what == "sensitivity" else context.params.keys() - USED_BY_ALL):
+            raise InputError(f"{option.opts[0]} changes nothing in {what}; leave it out")
 
 
 def _command(name: str, scale: "Scale", set_: list[str]) -> str:

@@ -64,6 +64,22 @@ def test_what_is_made_from_kept_runs_needs_some(tmp_path, what):
 
 
 @pytest.mark.parametrize(
+    ("what", "option", "value"),
+    [
+        ("claims", "--seeds", "3"),
+        ("figures", "--only", "pma*"),
+        ("figures", "--set", "run.rounds=3"),
+        ("sensitivity", "--dataset", "mnist"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(tmp_path, monkeypatch, what, option, value):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"{option} changes nothing in {what}; leave it out"):
+        invoke(what, option, value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("what", "known"), [("fig3", "pma, 10 of 100 devices"), ("sensitivity", "ocean, mnist")]
 )
 def test_patterns_that_match_nothing_are_refused_with_what_there_is(tmp_path, monkeypatch, what, known):
