@@ -107,18 +107,20 @@ def test_sentences_about_the_watches_say_what_the_board_has(page):
     assert f"costs {lead:.1f} ± {half_width:.1f}" in text
 
 
+def table(name):
+    with (RESULTS / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def ends(figure):
-    """What the curves of a figure with 10 of 100 devices end with, and go through, in percent."""
-    found = {}
-    for ending in ("", "-final"):
-        with (RESULTS / f"{figure}{ending}.csv").open(encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["value"].startswith("10 of 100 "):
-                    if "round" in row:
-                        found[row["method"], f"round {row['round']}"] = percent(row["accuracy_mean"])
-                    else:
-                        found[row["method"], "at the end"] = final(row)
-    return found
+    """What the curves of Figure 3 or 4 go through with 10 of 100 devices, and end with, in percent."""
+    heads = {"10 of 100 devices": "at the end", "50 of 100 devices": "with 50 of 100"}
+    through = {
+        (row["method"], f"round {row['round']}"): percent(row["accuracy_mean"])
+        for row in table(figure)
+        if heads[row["value"]] == "at the end"
+    }
+    return through | {(row["method"], heads[row["value"]]): final(row) for row in table(f"{figure}-final")}
 
 
 def percent(number):
@@ -140,7 +142,7 @@ def test_the_readme_says_what_figure_4_ends_with():
 @pytest.mark.parametrize(
     ("figure", "heads"),
     [
-        ("fig3-mnist", ["round 20", "round 40", "round 60", "round 100", "at the end"]),
+        ("fig3-mnist", ["round 20", "round 40", "round 60", "round 100", "at the end", "with 50 of 100"]),
         ("fig4-cifar10", ["round 20", "round 40", "round 60", "round 80", "round 100", "at the end"]),
     ],
 )
@@ -157,8 +159,7 @@ def test_the_page_of_results_has_every_algorithm(figure, heads):
     ("dataset", "heads"), [("mnist", ["0.1 J", "0.14 J"]), ("cifar10", ["2 J", "3 J", "4 J"])]
 )
 def test_the_page_of_results_has_every_policy_of_figure_5(dataset, heads):
-    with (RESULTS / f"fig5-{dataset}-final.csv").open(encoding="utf-8") as file:
-        known = {(row["method"], row["value"]): final(row) for row in csv.DictReader(file)}
+    known = {(row["method"], row["value"]): final(row) for row in table(f"fig5-{dataset}-final")}
     seen = []
     for name, *numbers in rows_of("docs/results/index.md", " | ".join(["policy", *heads])):
         method = name.replace("`", "")
