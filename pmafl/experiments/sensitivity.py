@@ -56,6 +56,7 @@ PRESET, HIGHEST_CLOCK = "the preset", "highest clock"
 COVERED = (RULES[0], HIGHEST_CLOCK, OCEAN_SPLIT)
 TRAININGS: dict[str, dict[str, Any]] = {
     "whole batches with momentum 0.9": {},
+    "whole batches with momentum 0.9, bf16": {"learning.precision": "bf16"},
     "whole batches without momentum": {"learning.momentum": 0.0},
     "batches of 50 without momentum": {"learning.batch_size": 50, "learning.momentum": 0.0},
 }
