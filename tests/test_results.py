@@ -168,6 +168,15 @@ def test_the_page_of_results_has_every_policy_of_figure_5(dataset, heads):
     assert sorted(seen) == sorted({method for method, value in known if value in heads})
 
 
+def test_the_page_of_results_has_every_number_of_shared_layers():
+    known = {row["value"]: row for row in table("fig2-mnist-final")}
+    said = list(rows_of("docs/results/index.md", "shared layers | accuracy | loss (nats)"))
+    assert [f"n = {cells[0][0]}" for cells in said] == list(known)
+    for (_, *numbers), row in zip(said, known.values(), strict=True):
+        loss = f"{float(row['loss_mean']):.3f} ± {float(row['loss_half_width']):.3f}"
+        assert numbers == [final(row), loss]
+
+
 def judged():
     """The rows of the table of claims, with the training of the presets."""
     rows = json.loads((RESULTS / "CLAIMS.json").read_text("utf-8"))
