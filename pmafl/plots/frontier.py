@@ -25,6 +25,7 @@ DISTANCES = (9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 125.0)  # of 
 DIRECTIONS = [np.array([np.cos(angle), np.sin(angle)]) for angle in np.linspace(0, 2 * np.pi, 17)[:-1]]
 LINE_FROM = 12.0  # points: names that stand further away have a line to their point
 MARKER = 7.0
+CLEAR = 4.0  # pixels between a name and a bar, whose caps are that wide
 MARGINS = (0.16, 0.12)  # of a panel, beside what it shows
 
 
@@ -249,9 +250,9 @@ def _crosses(point: Point) -> list[tuple[tuple[float, float], tuple[float, float
 
 
 def _thin(axes: Axes, line: tuple[tuple[float, float], tuple[float, float]]) -> Array:
-    """A line across or up as a box a pixel wide."""
+    """A line across or up as a box, with what names keep clear of it."""
     ends = axes.transData.transform(line)
-    return np.concatenate([ends.min(axis=0) - 0.5, ends.max(axis=0) + 0.5])
+    return np.concatenate([ends.min(axis=0) - CLEAR, ends.max(axis=0) + CLEAR])
 
 
 def _overlaps(box: Array, others: Sequence[Array]) -> Array:
