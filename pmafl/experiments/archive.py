@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -141,21 +141,27 @@ class Archive:
         return [job for job in jobs if self.find(job) is None]
 
     def keep(self, name: str, jobs: Iterable[Job], with_allocations: Iterable[Job] = ()) -> None:
-        """Write what is known of some runs to the file of a figure, beside what it holds already."""
+        """Write what is known of some runs to the file of a figure, beside what it holds already.
+
+        Allocations are large: they are written for the runs `with_allocations` alone.
+        """
         path = self.folder / f"{name}.jsonl.gz"
         before = {kept.key: kept for kept in _read(path)} if path.exists() else {}
         wanted = {job.directory.name for job in with_allocations}
         after = dict(before)
         for job in jobs:
             found = self.find(job)
-            if found and found.key in wanted and not found.allocations and runs.read_summary(job.directory):
+            if found is None:
+                continue
+            if found.key not in wanted:
+                found = replace(found, allocations={})
+            elif not found.allocations and runs.read_summary(job.directory):
                 found = _with_allocations(found, job.directory)
-            if found:
-                after[found.key] = _richer(found, before.get(found.key))
+            after[found.key] = _richer(found, before.get(found.key))
         if after != before:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, _compressed(after.values()))
-            self._kept.update(after)
+            self._kept.update({key: _richer(kept, self._kept.get(key)) for key, kept in after.items()})
 
 
 def keeper(archive: Archive, name: str) -> Callable[[Sequence[Job]], None]:

@@ -471,3 +471,13 @@ def test_a_part_of_a_run_has_no_allocations(make, tmp_path):
     archive = Archive(tmp_path, directories=True)
     archive.keep("other", [job], [job])
     assert archive.find(job).allocations
+
+
+def test_allocations_are_kept_for_the_figure_that_asks_for_them_alone(make, tmp_path):
+    job = allocation_jobs(make("fig5"))[0]
+    archive = Archive(tmp_path / "asked", directories=True)
+    archive.keep("fig5", [job], [job])
+    beside = Archive(tmp_path / "other", beside=[tmp_path / "asked"])
+    beside.keep("fig6", [job])
+    assert beside.find(job).allocations
+    assert not Archive(tmp_path / "other").find(job).allocations
