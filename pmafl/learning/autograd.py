@@ -4,13 +4,13 @@ The gradient of a large batch is summed up exactly from chunks that fit the cach
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
+from pmafl.learning.precision import arithmetic
 
 
 class Autograd:
@@ -61,10 +61,3 @@ class Autograd:
                 (share * scale).backward()  # type: ignore[no-untyped-call]
             if loss is not None:
                 loss += share.detach()
-
-
-def arithmetic(precision: torch.dtype, values: Tensor) -> torch.autocast | nullcontext[None]:
-    """Where networks run in this precision, on the device that the values are on."""
-    if precision == torch.float32:
-        return nullcontext()
-    return torch.autocast(values.device.type, dtype=precision)

@@ -13,9 +13,9 @@ import re
 import torch
 from torch import Tensor, nn
 
-from pmafl.learning.autograd import arithmetic
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model, view_like
+from pmafl.learning.precision import arithmetic
 
 INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32}
 

@@ -18,6 +18,7 @@ from pmafl.learning.autograd import Autograd
 from pmafl.learning.dense import Dense, dense_part
 from pmafl.learning.inputs import Part, Samples
 from pmafl.learning.model import Model
+from pmafl.learning.precision import products
 from pmafl.settings import LearningSettings
 
 #: From several vectors and a batch to the loss that is reported, and the slope of each (`Engine.slope`).
@@ -48,9 +49,12 @@ class Engine:
                 f"learning.model = {model.name!r} normalises over the samples of a batch"
             )
         self.first_loss: float | None = None
-        precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
+        self._precision = torch.bfloat16 if learning.precision == "bf16" else torch.float32
         start = dense_part(model)
-        self._passes = Autograd(model, precision) if start is None else Dense(model, precision, start)
+        if start is None:
+            self._passes: Autograd | Dense = Autograd(model, self._precision)
+        else:
+            self._passes = Dense(model, self._precision, start)
 
     def train(
         self,
@@ -89,13 +93,14 @@ class Engine:
         plain = not (self.momentum or proximal_weight) and correction is None
         plain = plain and 0 < self.batch_size <= model.chunk
         rates = (self.extractor_rate, self.predictor_rate) if plain else None
-        samples = self._passes.begin(samples, part, iterations if same_batch else 1, rates)
-        groups, gradient = self._groups(part, self._passes.left), model.gradient[: self._passes.left]
-        start = model.flat.clone() if proximal_weight and centre is None else centre
-        loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
-        passed = 0  # samples of the first pass
-        unit = 1.0  # of the momentum, which is unit * model.gradient: cheaper than to shrink it in every step
-        with self.randomness(rng):
+        with products(self._precision, weights), self.randomness(rng):
+            samples = self._passes.begin(samples, part, iterations if same_batch else 1, rates)
+            groups, gradient = self._groups(part, self._passes.left), model.gradient[: self._passes.left]
+            start = model.flat.clone() if proximal_weight and centre is None else centre
+            loss = torch.zeros((), device=weights.device) if self.first_loss is None else None
+            passed = 0  # samples of the first pass
+            # The momentum is unit * model.gradient: cheaper than to shrink it in every step.
+            unit = 1.0
             for batch in self.batches(samples, rng, iterations):
                 unit *= self.momentum
                 if unit < SMALLEST_UNIT:
@@ -113,7 +118,7 @@ class Engine:
                     model.gradient.add_(correction, alpha=1 / unit)
                 for values, momentum, rate in groups:
                     values.add_(momentum, alpha=-rate * unit)
-        self._passes.finish()
+            self._passes.finish()
         model.collect_buffers()
         if loss is not None:
             self.first_loss = float(loss)
@@ -199,7 +204,8 @@ class Engine:
         """Mean loss over the samples and its gradient, at `weights`."""
         self.model.load(weights)
         loss = torch.zeros((), device=weights.device)
-        self._passes.differentiate(self._passes.begin(samples, "all"), loss=loss)
+        with products(self._precision, weights):
+            self._passes.differentiate(self._passes.begin(samples, "all"), loss=loss)
         return float(loss), self.model.gradient.clone()
 
     def _groups(self, part: Part, end: int) -> list[tuple[Tensor, Tensor, float]]:
