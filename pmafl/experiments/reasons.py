@@ -20,8 +20,8 @@ OVERFITS_LATER = (
     "while PMA-FL's is lowest around round 65 and rises again"
 )
 SELDOM = (
-    "with 10 of 100 devices per round a predictor has trained in every tenth round only; the lead of 50 "
-    "shrinks with the rounds and is not gone after 100; with mini-batches a round teaches more and it is"
+    "with 10 of 100 devices per round a predictor has trained in every tenth round only: the lead of 50 "
+    "shrinks with the rounds and is not gone after 100"
 )
 ALIKE = "both need the same rounds until every device's predictor has trained"
 ALONE = "two classes of a few hundred images each are told apart without help from others"
