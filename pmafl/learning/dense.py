@@ -65,7 +65,7 @@ class _Layer:
         if x.dtype == torch.float32:
             self.weight_gradient.addmm_(delta.t(), x, alpha=factor)
         else:
-            self.weight_gradient.add_(delta.t() @ x, alpha=factor)
+            self.weight_gradient.add_(torch.mm(delta.t(), x), alpha=factor)
 
 
 class _SampleSpaceLayer:

@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pmafl.learning import precision
 from pmafl.learning.precision import WideProducts, arithmetic, products
@@ -9,6 +11,20 @@ from tests.learning.test_engine import engine_for, relative_error, samples_for
 
 ROUNDING = 2**-8  # of bf16, relative: half of the last of its 8 bits
 ROUNDINGS = 0.02  # relative, of a gradient's norm: two orders of summation round a few numbers differently
+
+
+class NarrowProducts(TorchDispatchMode):
+    """Notes the products of bf16 operands that reach torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        narrow = any(isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16 for value in args)
+        if narrow and any(word in str(func) for word in ("mm", "matmul", "linear", "conv", "dot", "mv")):
+            self.seen.add(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def operands(*shapes):
@@ -69,6 +85,18 @@ def test_an_engine_gives_the_same_with_instructions_for_bf16_and_without(model, 
     (own_loss, own), (wide_loss, wide) = found[True], found[False]
     assert wide_loss == pytest.approx(own_loss, rel=ROUNDINGS)
     assert relative_error(wide, own) < ROUNDINGS
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+@pytest.mark.parametrize("part", ["all", "extractor", "predictor"])
+@pytest.mark.parametrize("batch_size", [0, 5])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_no_narrow_product_of_an_engine_reaches_torch(model, part, batch_size, momentum, monkeypatch):
+    monkeypatch.setattr(precision, "_has_instructions", lambda: False)
+    engine = engine_for(model, precision="bf16", batch_size=batch_size, momentum=momentum)
+    with NarrowProducts() as reached:
+        engine.train(engine.model.flat.clone(), samples_for(model, 10), np.random.default_rng(5), 2, part)
+    assert reached.seen == set()
 
 
 def test_products_are_wide_only_in_bf16_and_without_instructions(monkeypatch):
