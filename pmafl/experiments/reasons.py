@@ -79,6 +79,7 @@ RULES = (
     ("fig4, cifar10", "needs more computation", SAME_STEPS),
     ("fig5, ", "dual keeps every budget", OWED),
     ("fig5, cifar10", "dual schedules more samples than set expansion", SAME_SETS),
+    ("fig5, cifar10", "dual ends above set expansion", SAME_SETS),
     ("fig5, cifar10", "dual schedules more samples than OCEAN's best", SLOW_CLOCK),
     ("fig5, cifar10", "steady schedules more samples than OCEAN's best", SAME_COUNT),
     ("fig3, mnist", "above FedAvg", STILL_RISING),
