@@ -109,7 +109,9 @@ def test_products_are_wide_only_in_bf16_and_without_instructions(monkeypatch):
 
 
 def test_networks_beyond_dense_layers_train_in_wide_products():
-    network = nn.Sequential(nn.Conv1d(6, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(224, 10))
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        network = nn.Sequential(nn.Conv1d(6, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(224, 10))
     x = torch.randn(20, 6, 30, generator=torch.Generator().manual_seed(4))
     truth = torch.autograd.grad(network(x).square().mean(), list(network.parameters()))
     with WideProducts():
