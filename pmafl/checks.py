@@ -10,12 +10,13 @@ from importlib.util import find_spec
 
 from pmafl import data
 from pmafl.rounds import play
-from pmafl.settings import Settings
+from pmafl.settings import DataSettings, Settings
 from pmafl.world import wireless_world
 
 
 def check(several: Iterable[Settings], here: bool = True) -> None:
     """Refuse settings that cannot run; `here`: they are to run on this machine, with its files and GPU."""
+    several = list(several)
     seen: set[str] = set()
     own_data: dict[tuple[str, str, data.Reading], data.Dataset] = {}
 
@@ -26,7 +27,7 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
 
     for settings in several:
         fleet, run, policy = settings.fleet, settings.run, settings.policy
-        place = settings.data.dataset, settings.data.directory, data.reading_of(settings.data)
+        place = _place(settings.data)
         if settings.data.dataset not in (*data.KNOWN, "none") and place not in own_data:
             own_data[place] = data.load_data(settings.data)
         new_world = is_new(
@@ -37,8 +38,14 @@ def check(several: Iterable[Settings], here: bool = True) -> None:
             world = wireless_world(settings, own_data.get(place))
             if new_policy:
                 next(play(world))
-        if here and run.learning == "full" and is_new(place, settings.learning.device):
+    for settings in several if here else ():  # data are fetched when all else is right
+        if settings.run.learning == "full" and is_new(_place(settings.data), settings.learning.device):
             _check_training(settings)
+
+
+def _place(choice: DataSettings) -> tuple[str, str, data.Reading]:
+    """Where data are, and how they are read."""
+    return choice.dataset, choice.directory, data.reading_of(choice)
 
 
 def _check_training(settings: Settings) -> None:

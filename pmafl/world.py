@@ -79,6 +79,8 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
     distance_m = distances(position_m)
     site = Site(settings.cell, distance_m, path_gain(settings.cell, distance_m))
     channel = make_channel(site, settings.run.rounds)
+    find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
+    policy = find(settings.policy.name, **settings.policy.options)
     sizes, costs, task, notes, clients = _learning_side(settings, dataset)
     fleet = build_fleet(
         settings.fleet,
@@ -87,8 +89,6 @@ def build_world(settings: Settings, dataset: data.Dataset | None = None) -> Worl
         usable_gain(channel.mean_gain),
         stream(seed, "fleet", 1),
     )
-    find = find_unlimited_policy if settings.run.wireless == "none" else find_policy
-    policy = find(settings.policy.name, **settings.policy.options)
     method = task.method if task else None
     world = World(settings, fleet, position_m, costs, policy, channel, method, task, notes, clients)
     _check_uploads(world)
@@ -115,8 +115,8 @@ def _learning_side(
 ) -> tuple[NDArray[np.int64], Workload, LearningTask | None, tuple[str, ...], tuple[str, ...]]:
     """How much each device holds, the costs of the model, the learning task if there is one, notes, clients.
 
-    Without learning, a known data set's split needs its label counts only, and no file; without a data set
-    devices hold what the settings say.
+    Sizes and costs of a known data set need its label counts only, and no file; without a data set devices
+    hold what the settings say.
     """
     if settings.data.dataset == "none":
         samples = draw_samples(
@@ -124,18 +124,19 @@ def _learning_side(
         )
         assert samples is not None, "without a data set, the settings give numbers"
         return samples, workload(settings.learning), None, (), ()
-    if settings.run.learning == "none":
-        known = dataset or data.known_data(settings.data)
-        form = form_of(known, settings.data.inputs)
-        costs = workload(settings.learning, known.input_shape, known.outputs, form)
-        partition = data.split_data(settings, known)
-        return partition.sizes, costs, None, _notes(known, partition), partition.client_names
-    from pmafl.learning.task import LearningTask
+    known = dataset or data.known_data(settings.data)
+    form = form_of(known, settings.data.inputs)
+    costs = workload(settings.learning, known.input_shape, known.outputs, form)
+    partition = data.split_data(settings, known)
+    task = None
+    if settings.run.learning == "full":  # what is wrong so far was found before anything is fetched
+        from pmafl.learning.task import LearningTask
 
-    dataset = dataset or data.load_data(settings.data)
-    partition = data.split_data(settings, dataset)
-    task = LearningTask(settings.learning, dataset, partition, settings.run.seed, settings.data.inputs)
-    return partition.sizes, task.method.workload, task, _notes(dataset, partition), partition.client_names
+        if not isinstance(known, data.Dataset):
+            known = data.load_data(settings.data)
+            partition = data.split_data(settings, known)
+        task = LearningTask(settings.learning, known, partition, settings.run.seed, settings.data.inputs)
+    return partition.sizes, costs, task, _notes(known, partition), partition.client_names
 
 
 def _notes(dataset: data.Dataset | data.Known, partition: data.Partition) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from unittest import mock
 
 from pmafl.cli import main
 
+CHECKOUT = Path(__file__).parents[1]  # which has the packages too, in .venv
+
 
 def pmafl(*arguments, stdin=""):
     """Its exit code and what it wrote; what a process would show as a traceback is raised."""
@@ -34,8 +36,8 @@ def pmafl(*arguments, stdin=""):
 
 
 def forget(modules):
-    """Files of a user's own may have the names of another test's."""
+    """Files of a user's own may have the names of another test's; the project and its packages are none."""
     for name in modules:
         file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).is_relative_to(Path.cwd()):
+        if file and Path(file).is_relative_to(Path.cwd()) and not Path(file).is_relative_to(CHECKOUT):
             del sys.modules[name]

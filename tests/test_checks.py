@@ -7,6 +7,7 @@ import pytest
 from pmafl import checks, comparison, data
 from pmafl.errors import InputError
 from pmafl.settings import load
+from pmafl.world import build_world
 
 WIRELESS = {"run.learning": "none", "run.rounds": 8, "fleet.devices": 20}
 
@@ -40,6 +41,37 @@ def test_what_cannot_run_is_refused_before_the_first_run(overrides, part, tmp_pa
     checks.check([good])
     with pytest.raises(InputError, match=part):
         checks.check([good, load("mnist", WIRELESS | overrides)])
+
+
+def no_data(*_):
+    raise AssertionError("data were fetched")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"policy.name": "nope"},
+        {"policy.options": {"speed": 3}},
+        {"learning.algorithm": "nope"},
+        {"learning.options": {"speed": 3}},
+        {"learning.model": "nope"},
+        {"learning.model_options": {"speed": 3}},
+        {"learning.upload": "nope"},
+        {"learning.upload_options": {"speed": 3}},
+        {"cell.channel": "nope"},
+        {"fleet.devices": 7},
+    ],
+    ids=str,
+)
+def test_what_no_data_are_needed_for_is_refused_before_data_are_fetched(wrong, monkeypatch):
+    monkeypatch.setattr(data, "load_data", no_data)
+    (key,) = wrong
+    part = {str: "nope", dict: "speed", int: "do not divide evenly"}[type(wrong[key])]
+    settings = load("mnist", wrong)
+    with pytest.raises(InputError, match=part):
+        build_world(settings)
+    with pytest.raises(InputError, match=part):
+        checks.check([load("mnist"), settings])
 
 
 def test_a_gpu_that_is_not_there_is_missed_only_where_the_run_would_be(tiny, monkeypatch):

@@ -20,13 +20,13 @@ from pmafl.errors import InputError, first_line
 from pmafl.learning.algorithms import Split
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, find_network
 from pmafl.learning.division import divide, is_chain, members
-from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form, check_measurements
+from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form
 from pmafl.learning.layout import Chain, OneDnnChain, fits_onednn, keep_freed_memory, suits_channels_last
 from pmafl.learning.networks import chain
 from pmafl.learning.objective import CLASSES, Objective, values
 from pmafl.learning.operations import forward_operations, training_operations
 from pmafl.learning.trial import Traits, as_it_was, example, owner_of, try_out
-from pmafl.learning.workload import described
+from pmafl.learning.workload import described, papers_network
 from pmafl.registry import check_options
 from pmafl.settings import LearningSettings
 
@@ -217,11 +217,7 @@ def build_module(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(rng.integers(2**63)))  # networks are built on the CPU
         if learning.model in ARCHITECTURES:
-            check_measurements(learning.model, form)
-            check_options(
-                ARCHITECTURES[learning.model], f"network {learning.model!r}", 2, learning.model_options
-            )
-            return as_module(ARCHITECTURES[learning.model](input_shape, classes))
+            return as_module(papers_network(learning, input_shape, classes, form))
         return _user_module(learning, input_shape, classes, form)
 
 

@@ -18,6 +18,7 @@ from pmafl.learning.algorithms import Algorithm, find_algorithm
 from pmafl.learning.architecture import ARCHITECTURES, Architecture, shared_parameters
 from pmafl.learning.form import CLASSES_OF_MEASUREMENTS, Form, check_measurements
 from pmafl.plugins import blaming
+from pmafl.registry import check_options
 from pmafl.settings import LearningSettings
 
 RECEIVED_BITS = 32  # per parameter: what the server sends is not rounded
@@ -58,9 +59,7 @@ def workload(
     """
     algorithm = find_algorithm(learning)
     if learning.model in ARCHITECTURES and not (learning.shared or learning.shared_prefix):
-        check_measurements(learning.model, form)
-        build = ARCHITECTURES[learning.model]
-        architecture = build() if input_shape is None else build(input_shape, classes)
+        architecture = papers_network(learning, input_shape, classes, form)
         split = shared_parameters(architecture, learning.shared_layers)
         if algorithm.split == "norms":  # of which there are none
             split = architecture.parameters
@@ -73,6 +72,16 @@ def workload(
     model = build_model(learning, shape, classes, np.random.default_rng(0), form=form, split=algorithm.split)
     counted = operations(learning, model, shape, classes)
     return charge(learning, algorithm, *sizes_of(model, algorithm, learning), counted)
+
+
+def papers_network(
+    learning: LearningSettings, input_shape: tuple[int, ...] | None, classes: int, form: Form
+) -> Architecture:
+    """The one of the paper's networks that the settings name, which has no options."""
+    check_measurements(learning.model, form)
+    build = ARCHITECTURES[learning.model]
+    check_options(build, f"network {learning.model!r}", 2, learning.model_options)
+    return build() if input_shape is None else build(input_shape, classes)
 
 
 def described(learning: LearningSettings, architecture: Architecture) -> float:
