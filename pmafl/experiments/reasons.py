@@ -59,6 +59,10 @@ CROWDS = (
     "with small V devices come in crowds every dozen rounds: V decides when, and how expensive a crowd is, "
     "rather than how many"
 )
+MORE_CROWDS = (
+    "nearly all devices come at once, with set expansion four times in 60 rounds, with OCEAN three, and each "
+    "time brings several points"
+)
 CROWDED = (
     "within a round they do, by little; over all rounds it decides how many devices share the band, "
     "and these come in crowds"
@@ -111,6 +115,7 @@ RULES = (
     ("fig6, cifar10", "RS-WEL", EVERYONE),
     ("fig6, cifar10", "best fixed split", SLOW_CLOCK),
     ("fig7, cifar10", "best fixed split", SLOW_CLOCK),
+    ("fig7, cifar10", "V = 0.01: set expansion", MORE_CROWDS),
     ("fig7, cifar10", "schedules more samples", CROWDS),
     ("fig7, cifar10", "uses more energy", CROWDS),
 )
