@@ -1,6 +1,7 @@
 """Round problems for the wireless side, and a small learning problem that needs no download."""
 
 import os
+import signal
 import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pmafl.wireless.problem import RoundProblem
+
+# A shell's & and nohup leave this ignored, and all that tests start and interrupt would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no reason to fail. CI tries more examples than a developer waits for.
 for profile, examples in (("quick", 30), ("thorough", 100)):
