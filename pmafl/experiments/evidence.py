@@ -11,6 +11,7 @@ import numpy as np
 from pmafl.comparison import Array, Job
 from pmafl.experiments import figure_module
 from pmafl.experiments.archive import Archive, Kept
+from pmafl.experiments.policies import SET_EXPANSION
 from pmafl.experiments.study import (
     NotRun,
     NotTested,
@@ -108,7 +109,7 @@ class Evidence:
 def allocation_jobs(study: Study) -> list[Job]:
     """The runs whose allocations are kept."""
     budget = load(study.scale.dataset).fleet.budget_j
-    return of_curve(study.wireless, "set-expansion", f"{budget:g} J")[:ALLOCATION_SEEDS]
+    return of_curve(study.wireless, SET_EXPANSION, f"{budget:g} J")[:ALLOCATION_SEEDS]
 
 
 def load_study(figure: str, dataset: str, reading: str, results: Path, archive: Archive) -> Study:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pmafl.comparison import Array
 from pmafl.experiments.evidence import Evidence, Value
+from pmafl.experiments.policies import SET_EXPANSION
 from pmafl.experiments.study import NotRun, NotTested
 from pmafl.learning import workload
 from pmafl.scheduling import sets_solved
@@ -19,7 +20,6 @@ from pmafl.settings import Settings, load
 from pmafl.world import channel_gain, make_problem, wireless_world
 
 FEW, MANY = 0, 1  # the first and the second number of devices in Figures 3 and 4
-SET_EXPANSION = "set-expansion"
 CONVERGED = 1e-6  # by which accuracy moves between evaluations
 ROUNDS_COUNTED, EMPTY_SHARE = 100, 0.1
 Curve = tuple[str, Value]

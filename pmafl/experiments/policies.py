@@ -16,8 +16,8 @@ from pmafl.experiments.drawing import (
 from pmafl.experiments.study import Curve, Scale, Study
 
 ROUNDS_BETWEEN_EVALUATIONS = {"mnist": 2, "cifar10": 5}
-OCEAN_SPLIT = "ocean, best fixed split"
-METHODS = {name: name for name in ("set-expansion", "ocean", "rs-wel", "dual", "steady")} | {
+SET_EXPANSION, OCEAN_SPLIT = "set-expansion", "ocean, best fixed split"
+METHODS = {name: name for name in (SET_EXPANSION, "ocean", "rs-wel", "dual", "steady")} | {
     OCEAN_SPLIT: "ocean"
 }
 
@@ -38,7 +38,7 @@ def policy_curves(
             method,
             pattern.format(value),
             {**often, **({} if policy in unaware else {key: value}), "policy.name": policy},
-            ours=method not in ("set-expansion", "ocean", "rs-wel"),
+            ours=method not in (SET_EXPANSION, "ocean", "rs-wel"),
             tuned=method == OCEAN_SPLIT,
             drawn=policy not in unaware or value == values[0],
             style="-." if policy in unaware else None,
@@ -65,7 +65,7 @@ def draw_accuracies(study: Study, left: Axes, right: Axes) -> None:
     """The paper's curves, and beside them ours with its set expansion."""
     shown = [curve for curve in study.shown if curve.drawn]
     lines(left, study, [curve for curve in shown if not curve.ours], "accuracy")
-    lines(right, study, [c for c in shown if c.ours or c.method == "set-expansion"], "accuracy")
+    lines(right, study, [c for c in shown if c.ours or c.method == SET_EXPANSION], "accuracy")
     left.set_title("the paper's curves")
     right.set_title("ours, and set expansion again")
     same_limits(left, right)

@@ -14,7 +14,6 @@ from pmafl.experiments.claims import Claim
 from pmafl.experiments.measures import (
     FEW,
     MANY,
-    SET_EXPANSION,
     converged_earlier,
     extra_cost,
     extra_swing,
@@ -34,7 +33,7 @@ from pmafl.experiments.measures import (
     sensitivity,
     smallest_step,
 )
-from pmafl.experiments.policies import OCEAN_SPLIT
+from pmafl.experiments.policies import OCEAN_SPLIT, SET_EXPANSION
 from pmafl.experiments.study import ENERGY, SAMPLES
 
 OCEAN, RS_WEL = "ocean", "rs-wel"

@@ -10,8 +10,9 @@ from pmafl import comparison
 from pmafl.cli import app
 from pmafl.comparison import Estimate
 from pmafl.errors import InputError
-from pmafl.experiments import sensitivity
-from pmafl.experiments.sensitivity import Amount, Question
+from pmafl.experiments import fig7, sensitivity
+from pmafl.experiments.archive import Archive
+from pmafl.experiments.questions import Amount, Question, questions
 from pmafl.experiments.study import Curve, Scale
 from tests.processes import one_after_another
 
@@ -19,7 +20,7 @@ HERE = ("local", 1, None)
 
 
 def test_every_question_asks_for_settings_that_exist(tmp_path):
-    found = sensitivity.questions()
+    found = questions()
     assert len({(question.name, question.dataset) for question in found}) == len(found)
     for question in found:
         scale = Scale(question.dataset)
@@ -33,14 +34,14 @@ def test_every_question_asks_for_settings_that_exist(tmp_path):
 def asked(small, monkeypatch):
     """Two small questions, of samples and of accuracy."""
     amount = Amount(seeds=2, wireless_seeds=2, rounds=3, overrides=small)
-    whole = {question.name: question for question in sensitivity.questions() if question.dataset == "mnist"}
+    whole = {question.name: question for question in questions() if question.dataset == "mnist"}
     training = whole["training"]
     curves = tuple(
         c for c in training.curves if c.value == training.values[0] and c.method in ("pma", "fedavg")
     )
     few = [
-        whole["ocean"],
-        Question("training", training.title, "mnist", curves, (("pma", "fedavg"),), learns=True),
+        replace(whole["ocean"], learned=()),
+        replace(training, curves=curves, against=(("pma", "fedavg"),), learned=training.learned[:1]),
     ]
     monkeypatch.setattr(sensitivity, "questions", lambda: few)
     monkeypatch.setattr("pmafl.comparison.run_tasks", one_after_another)
@@ -53,7 +54,8 @@ def test_the_page_has_the_numbers_of_the_runs_and_is_made_again_without_them(ask
     for question in (ocean, training):
         sensitivity.make(question, amount, tmp_path / "runs", results, HERE)
     page = sensitivity.write(results, amount).read_text()
-    assert page.count("2 seeds.") == 2
+    for head in ("samples per round", "energy per device and round (J)", "accuracy (%)"):
+        assert page.count(f"| {head}, 2 seeds | ") == 1
     assert "set-expansion schedules " in page
     assert "pma ends " in page
     (tmp_path / "runs").rename(tmp_path / "gone")
@@ -63,6 +65,52 @@ def test_the_page_has_the_numbers_of_the_runs_and_is_made_again_without_them(ask
     assert (results / sensitivity.PAGE).read_text() == page
     for question in (ocean, training):
         assert (results / f"{sensitivity.evidence_file(question)}.png").is_file()
+
+
+def test_accuracies_stand_beside_samples_where_they_are_run(asked, tmp_path):
+    amount, (ocean, _) = asked
+    few = tuple(curve for curve in ocean.curves if curve.method in ("set-expansion", "ocean, highest clock"))
+    curves = tuple(
+        replace(curve, value=f"{time:g} s", settings={**curve.settings, "cell.deadline_s": time})
+        for time in (1.8, 2, 2.2)
+        for curve in few
+    )
+    pair = (few[0].method, few[1].method)
+    both = replace(ocean, curves=curves, against=(pair,), learned=("1.8 s",))
+    sensitivity.make(both, amount, tmp_path / "runs", tmp_path, HERE)
+    wider = replace(both, learned=("1.8 s", "2 s"))
+    samples, accuracies = sensitivity._answers(wider, amount, Archive(tmp_path))
+    assert (samples.learned, samples.values) == (False, ["1.8 s", "2 s", "2.2 s"])
+    assert (accuracies.learned, accuracies.values) == (True, ["1.8 s"])
+    ends = [accuracies.numbers(method, "1.8 s", "accuracy").mean() for method in pair]
+    assert accuracies.difference(*pair, "1.8 s").mean == pytest.approx(ends[0] - ends[1])
+    (said,) = sensitivity.sentences(accuracies)
+    assert said.startswith(f"{pair[0]} ends ")
+    assert "at 1.8 s (" in said
+    assert "2 s" not in said
+
+
+def test_choices_that_are_the_presets_have_the_runs_of_the_figures(tmp_path):
+    scale = Scale("mnist", seeds=1)
+
+    def runs(curves):
+        """Of each curve that fixes no split of its own, by its name."""
+        jobs = {
+            curve.name: comparison.grid("mnist", scale.settings(curve), {}, [1], tmp_path) for curve in curves
+        }
+        return {name: job.directory for name, (job,) in jobs.items()}
+
+    asked = {question.name: question for question in questions() if question.dataset == "mnist"}
+    known = runs(fig7.curves(scale))
+    tradeoff, empty = runs(asked["tradeoff"].curves), runs(asked["empty-queues"].curves)
+    oceans, cycles = runs(asked["ocean"].curves), runs(asked["cycles"].curves)
+    for value in ("V = 0.001", "V = 0.01", "V = 0.1"):
+        for policy in ("set-expansion", "ocean"):
+            one = known[f"{policy}, {value}"]
+            assert one == tradeoff[f"{policy}, {value}"] == empty[f"{policy}, least-energy, {value}"]
+            assert one != empty[f"{policy}, minimum-band, {value}"]
+    preset = known["ocean, V = 0.001"]
+    assert preset == oceans["ocean, highest clock, the preset"] == cycles["ocean, zeta = 0.25"]
 
 
 def test_what_was_not_run_is_said(asked, tmp_path):
@@ -122,8 +170,10 @@ def test_widths_have_the_decimals_of_their_means(mean, half_width, shown):
 class Known:
     """An answer with given differences."""
 
-    def __init__(self, question, differences):
+    def __init__(self, question, learned, differences):
         self.question = question
+        self.learned = learned
+        self.values = question.values
         self.differences = differences
 
     def difference(self, one, other, value):
@@ -135,21 +185,23 @@ class Known:
 
 def test_it_is_said_which_choices_a_claim_does_not_survive():
     above, level, below = Estimate(5, 1), Estimate(5, 6), Estimate(-5, 1)
-    found = {sensitivity.OCEAN_SPLIT: below, "ocean, highest clock": below, "ocean, frames of 20": level}
+    found = {sensitivity.OCEAN_SPLIT: below, "ocean": above, "ocean, frames of 20": level}
     pairs = tuple(("set-expansion", other) for other in found)
     values = (Curve("x", "the preset", {}),)
     oceans = Known(
         Question("ocean", "", "cifar10", values, pairs),
+        False,
         {(*pair, "the preset"): found[pair[1]] for pair in pairs},
     )
     values, pair = (Curve("x", "whole", {}), Curve("x", "batches", {})), ("pma", "fedavg")
     training = Known(
         Question("training", "", "mnist", values, (pair,)),
+        True,
         {(*pair, "whole"): above, (*pair, "batches"): above},
     )
     more = "Set expansion schedules more samples than OCEAN"
     assert list(sensitivity.survivals([oceans, training, oceans])) == [
-        f"**{more}** holds under 0 of 1 choices; not on CIFAR-10 at the preset (frames of 20).",
+        f"**{more}** holds under 1 of 2 choices; not on CIFAR-10 at the preset (frames of 20).",
         f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 at the preset.",
         "**PMA-FL ends above FedAvg** holds under 2 of 2 choices.",
     ]
