@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from pmafl.cli import app
@@ -240,6 +241,18 @@ def test_every_figure_and_what_it_hinges_on_is_made_again_from_what_is_kept(kept
     assert sorted(made) == sorted(p.name for p in RESULTS.glob("fig*.*") if p.suffix in (".csv", ".json"))
     for name in made:
         assert (kept / name).read_bytes() == (RESULTS / name).read_bytes(), name
+    pictures = [path.name for path in kept.glob("*.png")]
+    assert sorted(pictures) == sorted(
+        path.name for pattern in ("fig*.png", "sensitivity-*.png") for path in RESULTS.glob(pattern)
+    )
+    for name in pictures:
+        assert look_alike(kept / name, RESULTS / name), name
+
+
+def look_alike(one, other):
+    """Letters and lines stand where they stood; how their edges are smoothed is left to the machine."""
+    pixels, others = imread(one), imread(other)
+    return pixels.shape == others.shape and (abs(pixels - others) > 0.5).any(axis=-1).mean() < 1e-4
 
 
 def test_claims_are_judged_again_from_what_is_kept(kept):
