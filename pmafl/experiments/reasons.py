@@ -76,7 +76,7 @@ CROWDED = (
 )
 ONE_OR_TWO = (
     "the fewer layers are shared, the faster devices learn and the sooner they overfit: one shared layer is "
-    "ahead of two at first and level at the end, where two still gains and one no longer does"
+    "ahead of two for seventy rounds and level after that"
 )
 SAME_STEPS = "both train all layers, with as many iterations: only what is sent differs"
 OWED = "a queue asks for what was overspent to be saved later, and when the run ends some is still owed"
