@@ -191,7 +191,7 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     except NotRun as missing:
         return unknown | {"remark": str(missing)}
     if np.isnan(values).any():
-        return unknown | {"remark": DIVERGED}
+        return unknown | {"verdict": NOT_TESTED, "remark": DIVERGED}
     found = Estimate(float(values.mean()), 0.0) if claim.exact else estimate(values)
     decision, remark = verdict(claim.kind, found, claim.paper, claim.unit)
     return {
@@ -287,9 +287,9 @@ around 0 that a difference would show (half-width at most half of the paper's nu
 goes with 0.015 nats of loss); for "like" and "equal" outside of half a point. **undecided**: the interval
 decides neither, or there is none because there is one seed. **not tested**: the runs cannot decide, because
 fewer devices train than the paper's 100, and less than five of them per round, which is hardly an average,
-or because what is compared did not happen. **not run**: there are no such runs. "10 devices" and "50
-devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
-100.
+because what is compared did not happen, or because a training diverged. **not run**: there are no such
+runs. "10 devices" and "50 devices" are a tenth and a half of those that train; numbers of the wireless side
+(in %) are always of all 100.
 """
 
 

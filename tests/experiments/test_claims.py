@@ -382,7 +382,7 @@ def test_training_that_diverged_shows_nothing(fig7, monkeypatch):
     monkeypatch.setattr(Kept, "column", diverged)
     for measure in (claim.read, measures.lead(curve, ("ocean", "V = 0.1")), lambda r: r.history(*curve)[1]):
         assert np.isnan(measure(fig7)).all()
-    assert claims._numbers(claim, fig7)["verdict"] == NOT_RUN
+    assert claims._numbers(claim, fig7)["verdict"] == NOT_TESTED
     row["tried"] = list(claims._tried(claim, row, {"other settings": fig7}))
     assert "| learns | other settings |  |  |  |  | the training diverged |" in claims.to_markdown([row, row])
 
