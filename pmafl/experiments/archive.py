@@ -118,6 +118,9 @@ class Archive:
         found: dict[str, Kept] = {}
         for path in (path for place in self._places for path in files_of(place)):
             found |= {kept.key: _richer(kept, found.get(kept.key)) for kept in _read(path)}
+        return self._with_needed(found)
+
+    def _with_needed(self, found: Mapping[str, Kept]) -> dict[str, Kept]:
         return {key: kept for key, kept in found.items() if self._needed <= set(kept.columns)}
 
     def find(self, job: Job) -> Kept | None:
@@ -161,7 +164,8 @@ class Archive:
         if after != before:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, _compressed(after.values()))
-            self._kept.update({key: _richer(kept, self._kept.get(key)) for key, kept in after.items()})
+            for key, now in self._with_needed(after).items():
+                self._kept[key] = _richer(now, self._kept.get(key))
 
 
 def keeper(archive: Archive, name: str) -> Callable[[Sequence[Job]], None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -80,8 +80,10 @@ def verdict(kind: Kind, found: Estimate, paper: float | None, unit: str = "point
     if low <= 0:
         if high < 0:
             return NOT, "the sign is opposite"
-        narrow = found.half_width <= (similar if paper is None else SIZE_MARGIN * abs(paper))
-        return (NOT, "no difference") if narrow else (UNDECIDED, "the interval holds 0")
+        margin = similar if paper is None else SIZE_MARGIN * abs(paper)
+        if high > margin:
+            return UNDECIDED, "the interval holds 0"
+        return NOT, "no difference" if low > -margin else "no gain"
     if paper is None:
         return REPRODUCED, ""
     size, _ = _within(low, high, (1 - SIZE_MARGIN) * paper, (1 + SIZE_MARGIN) * paper)
@@ -193,6 +195,9 @@ def _numbers(claim: Claim, evidence: Evidence | NotRun) -> dict[str, Any]:
     if np.isnan(values).any():
         return unknown | {"verdict": NOT_TESTED, "remark": DIVERGED}
     found = Estimate(float(values.mean()), 0.0) if claim.exact else estimate(values)
+    if claim.unit == "rounds":  # no finer than the rounds between two tests
+        between = evidence.study.jobs[0].settings.run.evaluate_every
+        found = replace(found, half_width=max(found.half_width, between))
     decision, remark = verdict(claim.kind, found, claim.paper, claim.unit)
     return {
         "number": rounded(found.mean, DIGITS),
@@ -219,7 +224,7 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
         lines += [*COLUMNS, *(_line(row, notes) for row in part), ""]
         lines += [f"[{number}] {note}\n" for number, note in enumerate(notes, 1)]
         if tried := [line for row in part for line in _tried_lines(row)]:
-            lines += ["### What was tried for those that did not come out", "", *TRIED_COLUMNS, *tried, ""]
+            lines += [TRIED, *TRIED_COLUMNS, *tried, ""]
     return "\n".join(lines)
 
 
@@ -268,6 +273,10 @@ def _cells(*cells: str) -> str:
 
 
 COLUMNS = ("| claim | where | paper | here | unit | seeds | |", "|---|---|---:|---:|---|---:|---|")
+TRIED = """### What was tried for those that did not come out
+
+"After N rounds" is what the first N rounds say: the tests in the last fifth of these.
+"""
 TRIED_COLUMNS = ("| claim | tried | paper | there | unit | seeds | |", COLUMNS[1])
 TITLES = {
     ("mnist", "chosen"): "MNIST",
@@ -279,17 +288,18 @@ HEAD = """# The paper's claims, one by one
 
 Written by `pmafl reproduce claims` from the runs that are kept in `evidence/`. Numbers are percentage
 points of the mean test accuracy over devices (mean of the evaluations in the last fifth of the rounds),
-paired by seed, unless a unit says otherwise; after ± the half-width of the 95% interval. All verdicts are
-about the whole interval, so that noise cannot help. **reproduced**: it lies above 0 and, where the paper
-has a number, between half and one and a half times that; for "like" and "equal" within half a point or
-percent. **direction only**: above 0, but not within that range. **not reproduced**: below 0, or so narrow
-around 0 that a difference would show (half-width at most half of the paper's number, or half a point, which
-goes with 0.015 nats of loss); for "like" and "equal" outside of half a point. **undecided**: the interval
-decides neither, or there is none because there is one seed. **not tested**: the runs cannot decide, because
-fewer devices train than the paper's 100, and less than five of them per round, which is hardly an average,
-because what is compared did not happen, or because a training diverged. **not run**: there are no such
-runs. "10 devices" and "50 devices" are a tenth and a half of those that train; numbers of the wireless side
-(in %) are always of all 100.
+paired by seed, unless a unit says otherwise; after ± the half-width of the 95% interval (of rounds at least
+those between two tests). All verdicts are about the whole interval: a wider one never makes a better
+verdict, though one row in forty may pass by chance. **reproduced**: it lies above 0 and, where the paper
+has a number, between half and one and a half times that; for "like" and "equal" within the margin, which is
+half a point, half a percent, or 0.015 nats of loss. **direction only**: above 0, but not within that range.
+**not reproduced**: below 0, or around 0 and below half of the paper's number or, where it has none, below
+the margin; for "like" and "equal" outside of it. **undecided**: the interval decides neither, or there is
+none because there is one seed. **not tested**: the runs cannot decide, because fewer devices train than the
+paper's 100, and less than five of them per round, which is hardly an average, because what is compared did
+not happen, or because a training diverged. **not run**: there are no such runs. "10 devices" and "50
+devices" are a tenth and a half of those that train; numbers of the wireless side (in %) are always of all
+100.
 """
 
 

@@ -5,8 +5,8 @@ FEDREP = (
     "equal work (5 in all) it ends below"
 )
 STILL_RISING = (
-    "FedAvg and Regularized FL still rise at the last round, for five full-batch steps per round are little "
-    "for one model of all classes: the size of the lead depends on the round where it is read"
+    "one model of all classes is not done after 100 rounds: FedAvg and Regularized FL still rise, so the "
+    "size of the lead depends on the round where it is read"
 )
 FAR_FROM_DONE = (
     "one model of all classes is far from done after 100 rounds: FedAvg and Regularized FL still rise"
@@ -17,7 +17,7 @@ NEARLY_LEVEL = (
 )
 OVERFITS_LATER = (
     "FedRep with equal work trains each part less: it ends lower in accuracy, but its loss falls to the end, "
-    "while PMA-FL's is lowest around round 65 and rises again"
+    "while PMA-FL's is lowest at rounds 60 to 70 and rises again"
 )
 SELDOM = (
     "with 10 of 100 devices per round a predictor has trained in every tenth round only: the lead of 50 "
@@ -76,7 +76,7 @@ CROWDED = (
 )
 ONE_OR_TWO = (
     "the fewer layers are shared, the faster devices learn and the sooner they overfit: one shared layer is "
-    "ahead of two for seventy rounds and level after that"
+    "ahead of two at first and level at the end"
 )
 SAME_STEPS = "both train all layers, with as many iterations: only what is sent differs"
 OWED = "a queue asks for what was overspent to be saved later, and when the run ends some is still owed"

@@ -86,6 +86,8 @@ def test_a_study_leaves_no_run_unfinished(make, name):
         (Estimate(0.4, 0.3), None, REPRODUCED),
         (Estimate(0.1, 0.4), None, NOT),
         (Estimate(0.1, 0.6), None, UNDECIDED),
+        (Estimate(5.7, 5.8), 11.8, UNDECIDED),  # around 0, but the paper's number would be possible
+        (Estimate(-5.0, 5.1), None, NOT),  # whatever it is, it is no gain
         (Estimate(3.0, NAN), 3.13, UNDECIDED),
         (Estimate(-0.1, NAN), None, UNDECIDED),
     ],
@@ -226,6 +228,13 @@ def test_rounds_earlier_compares_when_both_reach_the_same():
     assert np.isnan(measures.rounds_earlier("fedavg", 0)(diverged)).all()
 
 
+def test_rounds_are_told_apart_no_finer_than_tests_lie(fig7):
+    between = fig7.study.jobs[0].settings.run.evaluate_every
+    claim = Claim("earlier", lambda runs: np.zeros(3), figure="fig7", dataset="mnist", unit="rounds")
+    found = claims._numbers(claim, fig7)
+    assert (found["half_width"], found["verdict"]) == (between, UNDECIDED)
+
+
 @pytest.mark.parametrize("order", [("fedavg", "fedprox"), ("fedprox", "fedavg")])
 def test_what_diverged_is_not_the_best_of_others(order):
     runs = Made(pma=[[90], [92]], fedavg=[[NAN], [99]], fedprox=[[80], [84]])
@@ -330,6 +339,17 @@ def test_what_was_kept_before_stays_when_other_runs_are_added(make, tmp_path):
     assert again.unfinished([*study.jobs[:2], *study.wireless]) == []
 
 
+def test_what_lacks_a_needed_column_does_not_count_after_others_are_kept(make, tmp_path):
+    study = make("fig7")
+    first, second = study.jobs[:2]
+    Archive(tmp_path, directories=True).keep("fig7-mnist", [first])
+    archive = Archive(tmp_path, directories=True, needed=("a column of later versions",))
+    gone = replace(first, directory=tmp_path / "gone" / first.directory.name)
+    assert archive.find(gone) is None
+    archive.keep("fig7-mnist", [second])
+    assert archive.find(gone) is None
+
+
 def test_a_damaged_file_of_runs_is_one_clear_line(make, tmp_path):
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "fig5-mnist.jsonl.gz").write_bytes(b"nothing")
@@ -414,6 +434,7 @@ def test_a_reason_stands_with_its_claim(fig7, monkeypatch):
         ([-0.5, 1.0], "the interval holds 0"),
         ([-1.0], "a single seed has no interval"),
         ([0.01, -0.01], "no difference"),
+        ([-0.55, -0.65, -0.01], "no gain"),
     ],
 )
 def test_a_remark_says_what_the_numbers_say(fig7, values, remark):
