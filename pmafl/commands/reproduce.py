@@ -63,7 +63,7 @@ def reproduce(
         Path | None,
         typer.Option(
             help="Directory of figures, CSV and claims; default results, "
-            "or OUT/results where that holds a larger scale."
+            "or OUT/results where that holds more, or other settings."
         ),
     ] = None,
     engine: EngineOption = "local",

@@ -49,22 +49,26 @@ def make_directory(results: Path) -> None:
 
 
 def holds_more(name: str, scale: Scale, results: Path) -> str:
-    """Why a place is not to be written: it holds the figure at a larger scale. Nothing if it does not."""
+    """Why a place is not to be written: it holds more, or of other settings. Nothing if it does not."""
     now = {"rounds": scale.rounds, "seeds": scale.seeds, "devices": scale.training_devices}
-    return made_with_more(manifest_path(results, name, scale), now)
+    return made_otherwise(manifest_path(results, name, scale), now, scale.overrides)
 
 
-def made_with_more(manifest: Path, now: Mapping[str, int]) -> str:
-    """Of what, if of anything, a manifest says more than is asked for now."""
-    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+def made_otherwise(manifest: Path, now: Mapping[str, int], overrides: Mapping[str, Any]) -> str:
+    """What a manifest says more of than is asked for now, or that it has other settings; or nothing."""
+    if not manifest.is_file():
+        return ""
+    known = json.loads(manifest.read_text(encoding="utf-8"))
     for key, amount in now.items():
         if known.get(key, 0) > amount:
             return f"{manifest} was made with {known[key]} {key.replace('_', ' ')}, more than now"
+    if (others := known.get("overrides", {})) != json.loads(json.dumps(dict(overrides))):
+        return f"{manifest} was made with {in_words(others) or 'the preset as it is'}, unlike now"
     return ""
 
 
 def check_place(name: str, scale: Scale, results: Path) -> None:
-    """Refuse, before anything is run, a place that cannot be written or holds a figure of a larger scale."""
+    """Refuse, before anything is run, a place that cannot be written or is to be left."""
     make_directory(results)
     if more := holds_more(name, scale, results):
         raise InputError(f"{more}; give another --results")
@@ -103,7 +107,11 @@ def how_much(scale: Scale, done: Collection[int] = ()) -> str:
     parts = [f"{scale.rounds} rounds", seeds if most else "without learning"]
     parts += [f"training with {scale.devices} devices"] * (scale.fewer_devices != {})
     parts += ["stated training"] * (scale.reading == "stated")
-    return ", ".join([*parts, *(f"{key} = {value}" for key, value in scale.overrides.items())])
+    return ", ".join([*parts, *filter(None, [in_words(scale.overrides)])])
+
+
+def in_words(overrides: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in overrides.items())
 
 
 def _by_round(study: Study) -> Iterable[Sequence[Any]]:

@@ -20,10 +20,11 @@ import numpy as np
 from pmafl.comparison import Array, Estimate, Job, estimate
 from pmafl.display import running
 from pmafl.experiments.archive import Archive, Kept, keeper
+from pmafl.experiments.claims import REPRODUCED, verdict
 from pmafl.experiments.making import Where
 from pmafl.experiments.policies import OCEAN_SPLIT, SET_EXPANSION
 from pmafl.experiments.questions import Amount, Question, questions
-from pmafl.experiments.report import NAMES, made_with_more
+from pmafl.experiments.report import NAMES, in_words, made_otherwise
 from pmafl.experiments.study import (
     ENERGY,
     SAMPLES,
@@ -46,6 +47,8 @@ __all__ = ["PAGE", "Amount", "holds_more", "known_amount", "make", "questions", 
 
 PAGE, MANIFEST = "SENSITIVITY.md", "sensitivity.json"
 UNKNOWN = "not comparable with"  # where a training diverged, or nobody takes part
+NOISE = "within noise of"  # the interval decides nothing
+STANDINGS = ("above", "level with", "below", NOISE, UNKNOWN)
 FEWEST_SEEDS = 2  # one has no interval
 DIGITS = 4  # of a mean that is written
 LABEL_WIDTH, TITLE_WIDTH = 24, 60  # letters below a group of points, and in a line above all
@@ -79,9 +82,15 @@ def known_amount(results: Path) -> Amount | None:
 
 
 def holds_more(results: Path, amount: Amount) -> str:
-    """Why a place is not to be written: it holds a page of more runs. Nothing if it does not."""
-    now = {key: number for key, number in asdict(amount).items() if isinstance(number, int)}
-    return made_with_more(results / MANIFEST, now)
+    """Why a place is not to be written: it holds a page of more or other runs. Nothing if it does not.
+
+    All questions have the same rounds, so that other ones would make a page without the runs that are kept.
+    """
+    path, known = results / MANIFEST, known_amount(results)
+    if known and known.rounds != amount.rounds:
+        return f"{path} was made with {known.rounds} rounds, unlike now"
+    now = {"seeds": amount.seeds, "wireless_seeds": amount.wireless_seeds}
+    return made_otherwise(path, now, amount.overrides)
 
 
 def write(results: Path, amount: Amount) -> Path:
@@ -92,8 +101,10 @@ def write(results: Path, amount: Amount) -> Path:
         parts.append(_section(question, answers, results))
         known += answers
     surviving = [SURVIVING, *(f"- {said}" for said in survivals(known)), ""] if known else []
+    others = f", {in_words(amount.overrides)}" * bool(amount.overrides)
+    head = f"{HEAD}\nAll runs have {amount.rounds} rounds{others}.\n"
     path = results / PAGE
-    write_atomically(path, "\n".join([HEAD, *surviving, *parts]).encode())
+    write_atomically(path, "\n".join([head, *surviving, *parts]).encode())
     write_atomically(results / MANIFEST, (json.dumps(asdict(amount), indent=2) + "\n").encode())
     return path
 
@@ -112,9 +123,9 @@ def _answers(question: Question, amount: Amount, archive: Archive) -> Iterator[A
 
 
 class Answer:
-    """The numbers of a question, samples and energy or accuracies, at all values that have enough seeds.
+    """The numbers of a question, samples and energy or accuracies, as far as runs are kept.
 
-    A seed counts where the runs of all methods are kept.
+    A method counts at a value where it has enough seeds, and two are compared by those that both have.
     """
 
     def __init__(
@@ -122,42 +133,55 @@ class Answer:
     ) -> None:
         self.question = question
         self.learned = learned
-        self._kept: dict[tuple[str, str], list[Kept]] = {}
-        self._seeds: dict[str, int] = {}
+        self._kept: dict[tuple[str, str], dict[int, Kept]] = {}
         for value in values:
-            known = [
-                {job.seed: kept for job in of_curve(jobs, method, value) if (kept := archive.find(job))}
-                for method in question.methods
-            ]
-            common = sorted(set.intersection(*map(set, known)))
-            if len(common) >= FEWEST_SEEDS:
-                self._seeds[value] = len(common)
-                for method, by_seed in zip(question.methods, known, strict=True):
-                    self._kept[method, value] = [by_seed[seed] for seed in common]
+            for method in question.methods:
+                jobs_of = of_curve(jobs, method, value)
+                known = {job.seed: kept for job in jobs_of if (kept := archive.find(job))}
+                if len(known) >= FEWEST_SEEDS:
+                    self._kept[method, value] = known
 
     @property
     def values(self) -> list[str]:
-        return list(self._seeds)
+        """Those at which some method has enough seeds."""
+        return list(dict.fromkeys(value for _, value in self._kept))
 
     @property
     def seeds(self) -> str:
-        fewest, most = min(self._seeds.values()), max(self._seeds.values())
+        counts = [len(known) for known in self._kept.values()]
+        fewest, most = min(counts), max(counts)
         return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
-    def numbers(self, method: str, value: str, metric: str) -> Array:
+    def has(self, method: str, value: str) -> bool:
+        return (method, value) in self._kept
+
+    def numbers(self, method: str, value: str, metric: str, seeds: Sequence[int] | None = None) -> Array:
         """One entry per seed; `accuracy` in percent, NaN where the training diverged."""
-        kept = self._kept[method, value]
+        known = self._kept[method, value]
+        kept = [known[seed] for seed in sorted(known if seeds is None else seeds)]
         return final_accuracy(kept) if metric == ACCURACY else summaries(kept, metric)
 
-    def runs(self, method: str, value: str) -> tuple[str, ...]:
-        """By their keys: questions share runs."""
-        return tuple(kept.key for kept in self._kept[method, value])
+    def common(self, one: str, other: str, value: str) -> list[int]:
+        """The seeds by which two methods are compared; none where these are too few."""
+        known, others = (self._kept.get((method, value), {}) for method in (one, other))
+        common = sorted(known.keys() & others.keys())
+        return common if len(common) >= FEWEST_SEEDS else []
+
+    def compared(self, one: str, other: str) -> list[str]:
+        """The values at which two methods can be."""
+        return [value for value in self.values if self.common(one, other, value)]
 
     def difference(self, one: str, other: str, value: str) -> Estimate:
         """Points of accuracy, or percent of scheduled samples, paired by seed."""
-        metric = ACCURACY if self.learned else SAMPLES
-        numbers, others = (self.numbers(method, value, metric) for method in (one, other))
-        return estimate(numbers - others if self.learned else 100 * (numbers / others - 1))
+        metric, seeds = ACCURACY if self.learned else SAMPLES, self.common(one, other, value)
+        numbers, others = (self.numbers(method, value, metric, seeds) for method in (one, other))
+        with np.errstate(divide="ignore", invalid="ignore"):  # where nobody takes part
+            return estimate(numbers - others if self.learned else 100 * (numbers / others - 1))
+
+    def behind(self, one: str, other: str, value: str) -> tuple[str, str]:
+        """The choice itself, by the keys of a run of each method: questions share runs."""
+        first = self.common(one, other, value)[0]
+        return self._kept[one, value][first].key, self._kept[other, value][first].key
 
 
 def _section(question: Question, answers: Sequence[Answer], results: Path) -> str:
@@ -182,52 +206,58 @@ def _tables(answer: Answer) -> Iterator[str]:
         yield f"| {head}, {answer.seeds} | {' | '.join(answer.values)} |"
         yield "|---|" + "---:|" * len(answer.values)
         for method in answer.question.methods:
-            cells = (_shown(estimate(answer.numbers(method, value, metric))) for value in answer.values)
+            cells = (_cell(answer, method, value, metric) for value in answer.values)
             yield f"| {method} | {' | '.join(cells)} |"
         yield ""
     yield from (f"- {said}" for said in sentences(answer))
     yield ""
 
 
+def _cell(answer: Answer, method: str, value: str, metric: str) -> str:
+    if not answer.has(method, value):
+        return "not run"
+    return _shown(estimate(answer.numbers(method, value, metric)))
+
+
 def sentences(answer: Answer) -> Iterator[str]:
-    """Where one method is above, level with and below another; the whole interval decides."""
+    """How one method stands to another at each value; the whole interval decides."""
     unit, what = (" points", "ends") if answer.learned else ("%", "schedules")
     for one, other in answer.question.against:
-        places: dict[str, list[str]] = {
-            standing: [] for standing in ("above", "level with", "below", UNKNOWN)
-        }
-        for value in answer.values:
+        places: dict[str, list[str]] = {standing: [] for standing in STANDINGS}
+        for value in answer.compared(one, other):
             found = answer.difference(one, other, value)
-            number = "no number" if np.isnan(found.mean) else f"{found.mean:+.3g}{unit}"
-            places[_standing(found)].append(f"{value} ({number})")
-        said = (f"{where} {other} at {_list(at)}" for where, at in places.items() if at)
-        yield f"{one} {what} {'; '.join(said)}."
+            standing = _standing(found)
+            number = "no number" if standing == UNKNOWN else f"{found.mean:+.3g}{unit}"
+            places[standing].append(f"{value} ({number})")
+        if said := [f"{where} {other} at {_list(at)}" for where, at in places.items() if at]:
+            yield f"{one} {what} {'; '.join(said)}."
 
 
 def survivals(answers: Sequence[Answer]) -> Iterator[str]:
-    """Of each claim, under how many choices of all questions it holds, and which ones it does not survive.
+    """Of each claim, under how many choices of all questions it holds, and where it does not or is undecided.
 
     A choice that is the preset's stands in several questions, with the same runs, and counts once.
     """
     for claim, learned, is_about in CLAIMS:
-        seen, lost = set[tuple[tuple[str, ...], ...]](), dict[str, list[str]]()
+        seen, others = set[tuple[str, str]](), dict[tuple[str, str], list[str]]()
         for answer in (answer for answer in answers if answer.learned == learned):
             question = answer.question
             for one, other in (pair for pair in question.against if is_about(*pair)):
                 reading = other.partition(", ")[2] if other != OCEAN_SPLIT else ""
-                for value in answer.values:
+                for value in answer.compared(one, other):
                     standing = _standing(answer.difference(one, other, value))
-                    behind = (answer.runs(one, value), answer.runs(other, value))
+                    behind = answer.behind(one, other, value)
                     if standing == UNKNOWN or behind in seen:
                         continue
                     seen.add(behind)
                     if standing != "above":
                         name = f"{value} ({reading})" if reading else value
-                        lost.setdefault(NAMES[question.dataset], []).append(name)
+                        said = "undecided" if standing == NOISE else "not"
+                        others.setdefault((said, NAMES[question.dataset]), []).append(name)
         if count := len(seen):
-            held = count - sum(map(len, lost.values()))
-            said = "; ".join(f"not on {dataset} at {_list(names)}" for dataset, names in lost.items())
-            yield f"**{claim}** holds under {held} of {count} choices{f'; {said}' * bool(lost)}."
+            held = count - sum(map(len, others.values()))
+            rest = (f"; {said} on {dataset} at {_list(names)}" for (said, dataset), names in others.items())
+            yield f"**{claim}** holds under {held} of {count} choices{''.join(rest)}."
 
 
 def _of_oceans(one: str, other: str) -> bool:
@@ -239,11 +269,11 @@ def _of_best_split(one: str, other: str) -> bool:
 
 
 def _standing(found: Estimate) -> str:
-    if np.isnan(found.mean):
+    if not np.isfinite(found.mean):
         return UNKNOWN
-    if abs(found.mean) <= found.half_width:
-        return "level with"
-    return "above" if found.mean > 0 else "below"
+    if abs(found.mean) > found.half_width:
+        return "above" if found.mean > 0 else "below"
+    return "level with" if verdict("similar", found, None)[0] == REPRODUCED else NOISE
 
 
 def _list(items: Sequence[str]) -> str:
@@ -285,9 +315,10 @@ def _points(axes: Axes, answer: Answer) -> None:
 
     question = answer.question
     metric, label = (ACCURACY, "accuracy (%)") if answer.learned else (SAMPLES, "samples per round")
-    places = np.array([question.values.index(value) for value in answer.values])
     for index, method in enumerate(question.methods):
-        found = [estimate(answer.numbers(method, value, metric)) for value in answer.values]
+        values = [value for value in answer.values if answer.has(method, value)]
+        places = np.array([question.values.index(value) for value in values])
+        found = [estimate(answer.numbers(method, value, metric)) for value in values]
         beside = (index - (len(question.methods) - 1) / 2) * BETWEEN_METHODS
         means, widths = [one.mean for one in found], [one.half_width for one in found]
         axes.errorbar(places + beside, means, widths, fmt="o", markersize=5, color=f"C{index}", label=method)
@@ -315,10 +346,11 @@ HEAD = """# What the results hinge on
 
 Written by `pmafl reproduce sensitivity` from the runs that are kept in `evidence/`. Each choice that the
 paper leaves open is varied alone, all else as in the preset; after ± half the width of the 95% interval
-over seeds. The sentences below a table are made from its numbers: "above" and "below" mean that the whole
-interval of the paired difference lies there. Samples and energy need no learning: a policy that schedules
-more samples for the same budgets is what the paper's accuracies rest on. Accuracies are there where runs
-are affordable, on MNIST.
+over seeds. The sentences below a table are made from its numbers, paired by the seeds that both have:
+"above" and "below" mean that the whole interval of the difference lies there, "level with" that it lies
+within half a point or percent of 0, "within noise of" that it decides neither. Samples and energy need no
+learning: a policy that schedules more samples for the same budgets is what the paper's accuracies rest on.
+Accuracies are there where runs are affordable, on MNIST.
 """
 SURVIVING = """## Which claims survive which choices
 """

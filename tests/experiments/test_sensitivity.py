@@ -14,6 +14,7 @@ from pmafl.experiments import fig7, sensitivity
 from pmafl.experiments.archive import Archive
 from pmafl.experiments.questions import Amount, Question, questions
 from pmafl.experiments.study import Curve, Scale
+from tests.experiments.conftest import run_here
 from tests.processes import one_after_another
 
 HERE = ("local", 1, None)
@@ -137,6 +138,48 @@ def test_a_page_of_fewer_runs_never_replaces_one_of_more(asked, tmp_path, monkey
         )
 
 
+def test_a_page_of_other_settings_or_rounds_never_replaces_one(asked, tmp_path):
+    amount, _ = asked
+    sensitivity.write(tmp_path, amount)
+    assert sensitivity.holds_more(tmp_path, amount) == ""
+    assert "with 3 rounds, unlike now" in sensitivity.holds_more(tmp_path, replace(amount, rounds=4))
+    other = replace(amount, overrides={**amount.overrides, "cell.deadline_s": 3.0})
+    assert "cell.bandwidth_hz = 200000.0, unlike now" in sensitivity.holds_more(tmp_path, other)
+
+
+def test_methods_are_compared_by_the_seeds_that_both_have(asked, tmp_path):
+    amount, (_, training) = asked
+    more, value = replace(amount, seeds=3), training.values[0]
+    sensitivity.make(training, amount, tmp_path / "runs", tmp_path, HERE)
+    study = sensitivity._study(training, more, tmp_path / "runs", lambda jobs: None, Archive(tmp_path))
+    third = [job for job in study.jobs if job.seed == 3 and ("method", "pma") in job.variation]
+    run_here(third)
+    Archive(tmp_path, directories=True).keep(sensitivity.evidence_file(training), third)
+    (answer,) = sensitivity._answers(training, more, Archive(tmp_path))
+    assert answer.numbers("pma", value, "accuracy").size == 3
+    assert answer.seeds == "2 to 3 seeds"
+    assert answer.common("pma", "fedavg", value) == [1, 2]
+    numbers = [answer.numbers(method, value, "accuracy", [1, 2]) for method in ("pma", "fedavg")]
+    assert answer.difference("pma", "fedavg", value).mean == pytest.approx((numbers[0] - numbers[1]).mean())
+    assert "| pma | " in (page := sensitivity.write(tmp_path, more).read_text())
+    assert "accuracy (%), 2 to 3 seeds" in page
+
+
+def test_a_method_that_schedules_nobody_is_not_compared(asked, tmp_path, monkeypatch):
+    amount, (ocean, _) = asked
+    sensitivity.make(ocean, amount, tmp_path / "runs", tmp_path, HERE)
+    (answer,) = sensitivity._answers(ocean, amount, Archive(tmp_path))
+    found = sensitivity.summaries
+
+    def summaries(kept, metric):
+        nobody = kept[0].settings["policy.name"] == "ocean"
+        return np.zeros(len(kept)) if nobody else found(kept, metric)
+
+    monkeypatch.setattr(sensitivity, "summaries", summaries)
+    assert all(" not comparable with " in said for said in sensitivity.sentences(answer))
+    assert list(sensitivity.survivals([answer])) == []
+
+
 def test_a_training_that_diverged_is_not_compared(asked, tmp_path, monkeypatch):
     amount, (_, training) = asked
     sensitivity.make(training, amount, tmp_path / "runs", tmp_path / "results", HERE)
@@ -179,13 +222,21 @@ class Known:
     def difference(self, one, other, value):
         return self.differences[one, other, value]
 
-    def runs(self, method, value):
-        return (method, value)
+    def compared(self, one, other):
+        return self.values
+
+    def behind(self, one, other, value):
+        return f"{one} {value}", f"{other} {value}"
 
 
 def test_it_is_said_which_choices_a_claim_does_not_survive():
-    above, level, below = Estimate(5, 1), Estimate(5, 6), Estimate(-5, 1)
-    found = {sensitivity.OCEAN_SPLIT: below, "ocean": above, "ocean, frames of 20": level}
+    above, noise, level, below = Estimate(5, 1), Estimate(5, 6), Estimate(0.1, 0.2), Estimate(-5, 1)
+    found = {
+        sensitivity.OCEAN_SPLIT: below,
+        "ocean": above,
+        "ocean, frames of 20": level,
+        "ocean, rising weights": noise,
+    }
     pairs = tuple(("set-expansion", other) for other in found)
     values = (Curve("x", "the preset", {}),)
     oceans = Known(
@@ -201,7 +252,8 @@ def test_it_is_said_which_choices_a_claim_does_not_survive():
     )
     more = "Set expansion schedules more samples than OCEAN"
     assert list(sensitivity.survivals([oceans, training, oceans])) == [
-        f"**{more}** holds under 1 of 2 choices; not on CIFAR-10 at the preset (frames of 20).",
+        f"**{more}** holds under 1 of 3 choices; not on CIFAR-10 at the preset (frames of 20); "
+        "undecided on CIFAR-10 at the preset (rising weights).",
         f"**{more} with its best fixed split** holds under 0 of 1 choices; not on CIFAR-10 at the preset.",
         "**PMA-FL ends above FedAvg** holds under 2 of 2 choices.",
     ]

@@ -269,3 +269,11 @@ def test_a_figure_is_not_replaced_by_a_smaller_one(tmp_path):
     report.check_place("fig5", Scale("mnist", seeds=3, rounds=100), tmp_path)
     with pytest.raises(InputError, match="made with 100 rounds, more than now"):
         report.check_place("fig5", Scale("mnist", rounds=5), tmp_path)
+
+
+def test_a_figure_is_not_replaced_by_one_of_other_settings(tmp_path):
+    known = {"rounds": 100, "seeds": 3, "overrides": {"learning.precision": "bf16"}}
+    (tmp_path / "fig5-mnist.json").write_text(json.dumps(known))
+    report.check_place("fig5", Scale("mnist", overrides=known["overrides"]), tmp_path)
+    with pytest.raises(InputError, match=r"made with learning\.precision = bf16, unlike now; give another"):
+        report.check_place("fig5", Scale("mnist"), tmp_path)
