@@ -67,8 +67,8 @@ CROWDS = (
     "crowd more expensive, and the next waits longer"
 )
 MORE_CROWDS = (
-    "nearly all devices come at once, with set expansion four times in 60 rounds, with OCEAN three, and each "
-    "time brings several points"
+    "nearly all devices come at once, more often with set expansion than with OCEAN (at the preset four "
+    "against three times in 60 rounds), and each time brings several points"
 )
 CROWDED = (
     "within a round they do, by little; over all rounds it decides how many devices share the band, "
@@ -117,12 +117,14 @@ RULES = (
     ("fig7, mnist", "a larger V improves", LAST_STEP),
     ("fig5, cifar10", "to the letter: equal power", MARGINAL),
     ("fig5, cifar10", "poor channels", CROWDED),
+    ("fig5, cifar10", "set expansion ends above OCEAN", MORE_CROWDS),
+    ("fig6, cifar10", "set expansion ends above OCEAN", MORE_CROWDS),
     ("fig5, cifar10", "RS-WEL", EVERYONE),
     ("fig5, cifar10", "best fixed split", SLOW_CLOCK),
     ("fig6, cifar10", "RS-WEL", EVERYONE),
     ("fig6, cifar10", "best fixed split", SLOW_CLOCK),
     ("fig7, cifar10", "best fixed split", SLOW_CLOCK),
-    ("fig7, cifar10", "V = 0.01: set expansion", MORE_CROWDS),
+    ("fig7, cifar10", "set expansion ends above OCEAN", MORE_CROWDS),
     ("fig7, cifar10", "schedules more samples", CROWDS),
     ("fig7, cifar10", "uses more energy", CROWDS),
 )
